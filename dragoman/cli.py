@@ -1,0 +1,360 @@
+"""The command line: parse, call, print. Nothing heavy is imported until a command runs.
+
+Data goes to stdout, everything else to stderr. Exit codes: 0; 2 for the caller's mistake; 1 for a run that failed;
+130 after Ctrl-C.
+"""
+
+import errno
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from dragoman import __version__
+from dragoman.errors import ConfigError, DragomanError, RunError
+
+if TYPE_CHECKING:
+    from dragoman.decoding.translator import Translator
+
+LINES_AT_ONCE = 1024  # a window of a stream: enough to batch by length, little enough for endless input
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Attention Is All You Need: from your own parallel text to a translator you can trust and look into.",
+)
+
+Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where to compute.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; all cores unless given.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
+ModelPath = Annotated[Path, typer.Argument(help="A model folder or a run folder.", show_default=False)]
+Checkpoint = Annotated[str | None, typer.Option(help="Of a run: best, last or a step.")]
+Overrides = Annotated[list[str] | None, typer.Argument(help="section.key=value ...", show_default=False)]
+Beam = Annotated[int | None, typer.Option(min=1, help="Beam width; 1 is greedy. The recipe's unless given.")]
+Alpha = Annotated[float | None, typer.Option(min=0, help="Length penalty. The recipe's unless given.")]
+
+
+def main() -> None:
+    """Run the command line; what a user can cause ends in one clear message and an exit code."""
+    logging.basicConfig(format="warning: %(message)s", level=logging.WARNING)
+    try:
+        app(standalone_mode=True)
+    except DragomanError as error:
+        sys.exit(_report(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+        sys.exit(_report(RunError(error.filename or "output", f"cannot be written: {error.strerror}")))
+
+
+def _report(error: DragomanError) -> int:
+    print(error.report(), file=sys.stderr)
+    return error.exit_code
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"dragoman {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def prepare(
+    source: Annotated[list[Path], typer.Option(help="Text to translate from; may be repeated.")],
+    target: Annotated[list[Path], typer.Option(help="Its translation, line by line; may be repeated.")],
+    out: Annotated[Path, typer.Option(help="The data folder to write.")],
+    valid_source: Annotated[list[Path] | None, typer.Option(help="Validation text.")] = None,
+    valid_target: Annotated[list[Path] | None, typer.Option(help="Its translation.")] = None,
+    vocabulary: Annotated[int | None, typer.Option(help="Learned pieces; bytes and specials come on top.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="Take [data] from this recipe.")] = None,
+    source_language: Annotated[str | None, typer.Option(help="Else from the file's suffix.")] = None,
+    target_language: Annotated[str | None, typer.Option(help="Else from the file's suffix.")] = None,
+    as_json: AsJson = False,
+    overrides: Overrides = None,
+) -> None:
+    """Turn parallel text (plain, .gz or .xz) into a data folder to train on."""
+    from dataclasses import asdict
+
+    from dragoman.data.prepare import Corpus
+    from dragoman.data.prepare import prepare as prepare_data
+    from dragoman.recipe import read_recipe
+
+    words = [*(overrides or []), *([f"data.vocabulary={vocabulary}"] if vocabulary is not None else [])]
+    config = read_recipe(recipe or "base", words).data
+    if bool(valid_source) != bool(valid_target):
+        raise ConfigError("--valid-source and --valid-target", "only one of them is given")
+    valid = Corpus(valid_source, valid_target) if valid_source and valid_target else None
+    console = _console()
+    with console.status("preparing") as status:
+        languages = (source_language, target_language)
+        manifest = prepare_data(Corpus(source, target), valid, languages, config, out, lambda text: status.update(text))
+    if as_json:
+        print(json.dumps(asdict(manifest)))
+    for name, split in manifest.splits.items():
+        dropped = ", ".join(f"{count:,} {reason}" for reason, count in split.dropped.items()) or "none"
+        console.print(f"{name}: {split.pairs:,} pairs, {split.target_tokens:,} target pieces (dropped: {dropped})")
+    console.print(f"vocabulary: {manifest.vocabulary[1]:,} pieces, wrote {out}", highlight=False)
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="A recipe file, or a preset: base, big, small, tiny.")],
+    data: Annotated[Path, typer.Option(help="A data folder made by `dragoman prepare`.")],
+    out: Annotated[Path, typer.Option(help="The run folder.")],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run stopped.")] = False,
+    start: Annotated[Path | None, typer.Option("--from", help="Begin with this model's weights and vocabulary.")] = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    overrides: Overrides = None,
+) -> None:
+    """Train a model, or go on training one."""
+    from dragoman.recipe import read_recipe
+    from dragoman.training.run import run_training
+
+    _set_threads(threads)
+    console = _console()
+    outcome = run_training(read_recipe(recipe, overrides or []), data, out, _device(device), console, resume, start)
+    if outcome.signal is not None:
+        where = f"saved {outcome.checkpoint.name}" if outcome.checkpoint else "nothing to save yet"
+        console.print(f"stopped: {where}; go on with the same command and --resume", highlight=False)
+        sys.exit(128 + outcome.signal)
+    console.print(f"done: {outcome.progress.step:,} steps; try: dragoman translate {out}", highlight=False)
+
+
+@app.command()
+def translate(
+    model: ModelPath,
+    input: Annotated[Path | None, typer.Option(help="Text, a sentence a line; stdin unless given.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Where to write; stdout unless given.")] = None,
+    beam: Beam = None,
+    alpha: Alpha = None,
+    n_best: Annotated[int, typer.Option(min=1, help="Translations a line, best first, with scores.")] = 1,
+    ensemble: Annotated[list[Path] | None, typer.Option("--with", help="A model to translate together with.")] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False,
+    temperature: Annotated[float, typer.Option(min=0.01, help="Below 1 draws what is likely.")] = 1.0,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Draw among the k likeliest.")] = None,
+    top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Draw among this share.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the drawing.")] = 0,
+    prefix: Annotated[str | None, typer.Option(help="How every translation begins.")] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Show each decoding step.")] = False,
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Translate lines: exactly one line out for each line in, in order, empty for empty."""
+    from dragoman.decoding.sampling import Sampling
+    from dragoman.decoding.steps import show_steps
+
+    if sample and prefix is not None:
+        raise ConfigError("--sample", "cannot be combined with --prefix")
+    _set_threads(threads)
+    how = Sampling(temperature, top_k, top_p) if sample else None
+    translator = _load([model, *(ensemble or [])], device, checkpoint, beam, alpha)
+    window = 1 if steps or (input is None and sys.stdin.isatty()) else LINES_AT_ONCE
+    with _open_input(input) as lines, _open_output(output) as write:
+        for number, texts in _windows(lines, window):
+            if steps:
+                write(f"{step}\n" for step in show_steps(translator, texts[0]))
+                continue
+            forced = None if prefix is None else [prefix] * len(texts)
+            answers = translator.translate(texts, n_best, forced, how, seed + number)
+            if n_best == 1:
+                write(f"{answer.text}\n" for answer in answers)
+            else:
+                rows = enumerate(answers, start=number + 1)
+                write(f"{n}\t{one.score:.6f}\t{one.text}\n" for n, each in rows for one in each.alternatives)
+
+
+@app.command()
+def score(
+    model: ModelPath,
+    source: Annotated[Path, typer.Option(help="Source text.")],
+    target: Annotated[Path, typer.Option(help="Translations to score.")],
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Print how likely the model finds each given translation: its score, a line each."""
+    from dragoman.data.corpora import read_text_pairs
+
+    _set_threads(threads)
+    translator = _load([model], device, checkpoint, None, None)
+    sources, targets = read_text_pairs(source, target)
+    for each in translator.score(sources, targets):
+        print(f"{each.normalised(translator.decoding.alpha):.6f}")
+
+
+@app.command()
+def evaluate(
+    model: ModelPath,
+    source: Annotated[Path, typer.Option(help="Test text.")],
+    target: Annotated[Path, typer.Option(help="Its reference translation.")],
+    output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
+    beam: Beam = None,
+    alpha: Alpha = None,
+    checkpoint: Checkpoint = None,
+    as_json: AsJson = False,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Score a model on a test set (BLEU, chrF, exact match, perplexity) and keep the result in its card."""
+    from dataclasses import asdict
+
+    from dragoman.data.corpora import read_text_pairs
+    from dragoman.evaluation.report import evaluate as evaluate_model
+    from dragoman.evaluation.report import keep_in_card
+    from dragoman.saved import find_model, read_card
+
+    _set_threads(threads)
+    sources, references = read_text_pairs(source, target)
+    folder = find_model(model, checkpoint)
+    translator = _load([folder], device, None, beam, alpha)
+    report, translations = evaluate_model(translator, sources, references, read_card(folder)["recipe"], source.name)
+    keep_in_card(folder, report)
+    if output is not None:
+        output.write_text("".join(line + "\n" for line in translations), encoding="utf-8")
+    print(json.dumps(asdict(report)) if as_json else report.summary())
+
+
+@app.command()
+def average(
+    run: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The model folder to write.")],
+    last: Annotated[int, typer.Option(min=1, help="How many checkpoints.")] = 5,
+) -> None:
+    """Average the last checkpoints of a run into one model (section 6.1 of the paper)."""
+    from dragoman.training.average import average_last
+
+    steps = average_last(run, last, out)
+    _console().print(f"averaged steps {', '.join(map(str, steps))} into {out}", highlight=False)
+
+
+@app.command()
+def inspect(
+    what: Annotated[str, typer.Argument(help="A recipe, a model folder or a run folder.")],
+    vocabulary: Annotated[int | None, typer.Option(help="Of a recipe: count with this many pieces.")] = None,
+    checkpoint: Checkpoint = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a recipe or a model is: parameters by part, memory, operations a token, step and scores."""
+    from dragoman.inspection import inspect_model, inspect_recipe, summary
+
+    found: dict[str, Any]
+    found = inspect_model(Path(what), checkpoint) if Path(what).is_dir() else inspect_recipe(what, vocabulary)
+    print(json.dumps(found, ensure_ascii=False) if as_json else summary(found))
+
+
+@app.command()
+def demo(
+    source: Annotated[str, typer.Option(help="A locale to translate from.")] = "en",
+    target: Annotated[str, typer.Option(help="A locale to translate into.")] = "de",
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Of training; the recipe's unless given.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder for it all; a demo there is replaced.")] = Path("runs/demo"),
+    as_json: AsJson = False,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Train a translator for dates, money, lists and more from nothing in a few minutes, and show it."""
+    from dragoman.demo import run_demo
+
+    _set_threads(threads)
+    result = run_demo(source, target, minutes, out, _device(device), _console())
+    if as_json:
+        print(json.dumps(result))
+
+
+def _load(
+    paths: list[Path], device: str, checkpoint: str | None, beam: int | None, alpha: float | None
+) -> "Translator":
+    from dragoman.decoding.translator import load
+
+    _device(device)
+    translator = load(*paths, device=device, checkpoint=checkpoint)
+    given = {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
+    translator.decoding = translator.decoding.model_copy(update=given)
+    return translator
+
+
+def _device(name: str) -> Any:
+    import torch
+
+    from dragoman.models.interface import choose_device
+
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(name, True):
+        raise ConfigError("--device", f"no such device on this machine, got {name}", hint="use --device auto")
+    return choose_device(name)
+
+
+def _set_threads(threads: int | None) -> None:
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def _console() -> Console:
+    return Console(stderr=True, soft_wrap=True)
+
+
+def _windows(lines: Iterator[str], size: int) -> Iterator[tuple[int, list[str]]]:
+    """Lines in windows, each with the number of lines before it."""
+    before = 0
+    while window := list(islice(lines, size)):
+        yield before, window
+        before += len(window)
+
+
+@contextmanager
+def _open_input(path: Path | None) -> Iterator[Iterator[str]]:
+    from dragoman.data.corpora import decode_line, read_lines
+
+    lines = read_lines(path) if path else (line.removesuffix(b"\n").removesuffix(b"\r") for line in sys.stdin.buffer)
+    yield (decode_line(line, path or Path("stdin"), number) for number, line in enumerate(lines, start=1))
+
+
+@contextmanager
+def _open_output(path: Path | None) -> Iterator[Callable[[Iterable[str]], None]]:
+    """Write to stdout as lines come, or to a file that has its name only when it is whole."""
+    part = path.with_name(f".{path.name}.{os.getpid()}") if path else None
+    file = part.open("wb") if part else sys.stdout.buffer
+
+    def write(texts: Iterable[str]) -> None:
+        for text in texts:
+            file.write(text.encode())
+        file.flush()
+
+    try:
+        yield write
+        if part and path:
+            file.close()
+            part.replace(path)
+    except BrokenPipeError:
+        # Whoever read our output has gone: end quietly, and keep Python from flushing into the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        if part:
+            part.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""TOML becomes frozen pydantic models, strictly: every mistake is named at once, with the nearest valid name."""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dragoman.errors import ConfigError
+
+Values = dict[str, Any]
+C = TypeVar("C", bound="Section")
+
+
+class Section(BaseModel):
+    """A part of a recipe: a frozen value, in which a key nobody knows is a mistake."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def read_values(path: Path, children: tuple[Path, ...] = ()) -> Values:
+    """A TOML file with what it extends: `extends = "base.toml"` is sought beside it, and may extend in turn."""
+    values = _parse_file(path)
+    parent = values.pop("extends", None)
+    if parent is None:
+        return values
+    if not isinstance(parent, str):
+        raise ConfigError(path, f"'extends' should name a recipe file, got {parent!r}")
+    if path.resolve() in children:
+        raise ConfigError(path, "'extends' leads back to this file")
+    return merge(read_values(path.parent / parent, (*children, path.resolve())), values)
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:
+    """Values of both; where both have one, the upper wins."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def parse_overrides(overrides: Sequence[str]) -> Values:
+    """Command-line words `section.key=value` become nested values; a value that is no TOML is a string."""
+    values: Values = {}
+    for word in overrides:
+        name, equals, text = word.partition("=")
+        if not equals or not all(name.split(".")):
+            raise ConfigError(word, "an override has the form 'section.key=value'")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        for part in reversed(name.split(".")):
+            value = {part: value}
+        values = merge(values, value)
+    return values
+
+
+def check(kind: type[C], values: Values, where: object) -> C:
+    """The values as a section of this kind, or one error that names every mistake."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        mistakes = [_describe(kind, mistake) for mistake in error.errors()]
+        raise ConfigError(where, "\n".join(mistakes)) from None
+
+
+def write_toml(section: Section) -> str:
+    """A recipe as TOML; what is None is left out, since None is always the default of what may be None."""
+    lines = []
+    for name, part in section.model_dump(exclude_none=True).items():
+        lines.append(f"[{name}]")
+        lines += [f"{key} = {json.dumps(value)}" for key, value in part.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _parse_file(path: Path) -> Values:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(path, "no such recipe") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(path, f"not a TOML file: {error}") from None
+
+
+def _describe(kind: type[Section], mistake: Any) -> str:
+    place = ".".join(map(str, mistake["loc"]))
+    match mistake["type"]:
+        case "extra_forbidden":
+            names = list(_names(kind))
+            near = get_close_matches(place, names, n=1) or get_close_matches(
+                place.split(".")[-1], [name.split(".")[-1] for name in names], n=1
+            )
+            return f"unknown key '{place}'" + (f", did you mean '{near[0]}'?" if near else "")
+        case "value_error":  # raised by a validator of ours, whose message names its keys
+            return str(mistake["ctx"]["error"])
+        case _:
+            said = mistake["msg"][0].lower() + mistake["msg"][1:]
+            return f"'{place}': {said}, got {mistake['input']!r}"
+
+
+def _names(kind: type[Section], prefix: str = "") -> Sequence[str]:
+    names: list[str] = []
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            names += [prefix + name, *_names(inner, f"{prefix}{name}.")]
+        else:
+            names.append(prefix + name)
+    return names

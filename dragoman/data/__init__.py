@@ -1,0 +1,1 @@
+"""Text on disk becomes batches of ids: corpora, cleaning, vocabulary, store, batches."""

@@ -1,0 +1,130 @@
+"""Pairs become rows, rows become updates (DESIGN: rows with segments).
+
+An update is a list of rows fixed by (recipe, seed, epoch) alone; how many of them pass at once is the machine's
+business. Axes: B rows, S source positions, T target positions.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dragoman.batch import BOS, EOS, PAD, Batch, Side
+from dragoman.data.store import Store
+
+OPEN_ROWS = 64  # among how many rows a pair may choose; more fill little better and take longer
+ROUND_TO = 8  # lengths the matrix units like
+
+
+@dataclass(frozen=True)
+class Update:
+    """One batch with the pairs it holds, so that a batch that goes wrong can be named."""
+
+    batch: Batch
+    pairs: list[int]
+    target_tokens: int  # real ones: each sentence's pieces and its EOS
+
+
+class Updates:
+    """The updates of a corpus, epoch after epoch."""
+
+    def __init__(self, store: Store, batch_tokens: int, row_length: int, seed: int, packed: bool = True) -> None:
+        self.store = store
+        self.seed = seed
+        self.open_rows = OPEN_ROWS if packed else 0
+        # Sources end with EOS, targets begin with BOS or end with EOS: one position more each.
+        self.lengths = np.stack(store.lengths(), axis=1) + 1
+        self.target_length = row_length
+        self.source_length = _source_length(self.lengths, row_length)
+        fits = (self.lengths <= (self.source_length, self.target_length)).all(axis=1)
+        self.fitting: NDArray[np.int64] = np.flatnonzero(fits)
+        self.rows_an_update = max(1, round(batch_tokens / row_length))
+
+    @property
+    def left_out(self) -> int:
+        """Pairs that are longer than a row."""
+        return len(self.store) - len(self.fitting)
+
+    def rows(self, epoch: int) -> Iterator[list[int]]:
+        """The rows of an epoch, each a list of pairs, in an order that (seed, epoch) alone decides."""
+        order = np.random.default_rng((self.seed, epoch)).permutation(self.fitting)
+        room = (self.source_length, self.target_length)
+        return pack(order, self.lengths[order], room, self.open_rows)
+
+    def epoch(self, epoch: int, position: int = 0) -> Iterator[Update]:
+        """The updates of an epoch, from a position in it on."""
+        rows = self.rows(epoch)
+        next(islice(rows, position * self.rows_an_update, position * self.rows_an_update), None)
+        while update := list(islice(rows, self.rows_an_update)):
+            yield self.fill(update)
+
+    def fill(self, rows: Sequence[Sequence[int]]) -> Update:
+        """The rows as tensors; the last update of an epoch has empty rows, so that every update has one shape."""
+        shape = self.rows_an_update
+        source, target = _EmptySide(shape, self.source_length), _EmptySide(shape, self.target_length)
+        labels = np.full((shape, self.target_length), PAD, dtype=np.int64)
+        for row, pairs in enumerate(rows):
+            for segment, pair in enumerate(pairs, start=1):
+                source_ids, target_ids = self.store.pair(pair)
+                source.append(row, segment, [*source_ids, EOS])
+                start, end = target.append(row, segment, [BOS, *target_ids])
+                labels[row, start : end - 1] = target_ids
+                labels[row, end - 1] = EOS
+        batch = Batch(source.tensors(), target.tensors(), torch.from_numpy(labels))
+        return Update(batch, [pair for row in rows for pair in row], int(target.used.sum()))
+
+
+def pack(
+    order: NDArray[np.int64], lengths: NDArray[np.int64], room: tuple[int, int], open_rows: int
+) -> Iterator[list[int]]:
+    """Put each pair into the open row that it leaves fullest; when none has room, the row with least room is done."""
+    if open_rows == 0:  # one sentence a row
+        yield from ([pair] for pair in order.tolist())
+        return
+    rows: list[list[int]] = [[] for _ in range(open_rows)]
+    free = np.tile(np.array(room), (open_rows, 1))
+    for pair, length in zip(order.tolist(), lengths, strict=True):
+        left = free - length
+        spare = np.where(left.min(axis=1) < 0, sum(room), left.sum(axis=1))
+        chosen = int(spare.argmin())
+        if spare[chosen] == sum(room):
+            chosen = int(free.min(axis=1).argmin())
+            yield rows[chosen]
+            rows[chosen] = []
+            free[chosen] = room
+        rows[chosen].append(pair)
+        free[chosen] -= length
+    yield from (row for row in rows if row)
+
+
+def _source_length(lengths: NDArray[np.int64], target_length: int) -> int:
+    """Rows of equal length would cap how full both sides can be; the source's follows the corpus's length ratio."""
+    if len(lengths) == 0:
+        return target_length
+    ratio = lengths[:, 0].sum() / lengths[:, 1].sum()
+    return max(1, round(float(target_length * ratio) / ROUND_TO)) * ROUND_TO
+
+
+class _EmptySide:
+    """One side of a batch while its rows are being filled."""
+
+    def __init__(self, rows: int, length: int) -> None:
+        self.ids = np.full((rows, length), PAD, dtype=np.int64)
+        self.segments = np.zeros_like(self.ids)
+        self.positions = np.zeros_like(self.ids)
+        self.used = np.zeros(rows, dtype=np.int64)
+
+    def append(self, row: int, segment: int, ids: list[int]) -> tuple[int, int]:
+        start = int(self.used[row])
+        end = start + len(ids)
+        self.ids[row, start:end] = ids
+        self.segments[row, start:end] = segment
+        self.positions[row, start:end] = np.arange(len(ids))
+        self.used[row] = end
+        return start, end
+
+    def tensors(self) -> Side:
+        return Side(*map(torch.from_numpy, (self.ids, self.segments, self.positions)))

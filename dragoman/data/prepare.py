@@ -1,0 +1,197 @@
+"""From parallel text to a data folder: corpora > cleaning > vocabulary > store.
+
+Everything is written into a folder beside the one asked for and renamed at the end: nothing half-written is left.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from os import getpid
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from dragoman.config import Section
+from dragoman.data.cleaning import Cleaner
+from dragoman.data.corpora import language_of, read_pairs
+from dragoman.data.store import FORMAT, Data, Manifest, Split, StoreWriter, file_sha256, write_manifest
+from dragoman.data.vocabulary import Algorithm, Vocabulary, train_vocabulary
+from dragoman.errors import DataError
+
+SIDES = ("source", "target")
+LINES_AT_ONCE = 10_000
+
+
+class DataConfig(Section):
+    """The [data] section of a recipe: how text becomes pieces; settled here, and kept with the model."""
+
+    vocabulary: int = Field(37000, ge=1)  # learned pieces; specials and byte pieces come on top
+    algorithm: Algorithm = "bpe"
+    shared: bool = True  # one vocabulary for both languages
+    byte_fallback: bool = True  # what no piece covers is spelled in bytes
+    source_nfkc: bool = False  # the source alone may be normalised; by default no text is rewritten
+    longest: int = Field(250, ge=1)  # pieces a sentence may have
+    ratio: float = Field(4.0, ge=1)  # how many times the characters of one side the other may have
+    invalid: Literal["error", "drop"] = "error"  # what to do with a line that is not UTF-8
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Parallel files of one split."""
+
+    sources: Sequence[Path]
+    targets: Sequence[Path]
+
+
+def prepare(
+    train: Corpus,
+    valid: Corpus | None,
+    languages: tuple[str | None, str | None],
+    config: DataConfig,
+    out: Path,
+    say: Callable[[str], None],
+) -> Manifest:
+    """Clean the text, learn its pieces, and write the data folder."""
+    corpora = {"train": train} | ({"valid": valid} if valid else {})
+    with new_folder(out) as folder:
+        cleaners = {}
+        for split, corpus in corpora.items():
+            cleaners[split] = _write_clean_text(corpus, folder, split, config, say)
+        vocabularies = _learn_vocabularies(folder, config, say)
+        size = max(map(len, vocabularies))
+        splits = {
+            split: _encode(folder, split, vocabularies, StoreWriter(folder, split, size), cleaner, config.longest)
+            for split, cleaner in cleaners.items()
+        }
+        if splits["train"].pairs == 0:
+            raise DataError(train.sources[0], f"no pair is left after cleaning, dropped {splits['train'].dropped}")
+        found = (languages[0] or language_of(train.sources[0]), languages[1] or language_of(train.targets[0]))
+        return _finish(folder, found, config, vocabularies, splits)
+
+
+def encode_anew(data: Data, vocabularies: tuple[Vocabulary, Vocabulary], config: DataConfig, out: Path) -> None:
+    """Write the same text in the pieces of another vocabulary; pieces lose nothing, so they are all it takes."""
+    old = (data.source_vocabulary, data.target_vocabulary)
+    size = max(map(len, vocabularies))
+    with new_folder(out) as folder:
+        splits = {}
+        for split, store in data.splits.items():
+            writer = StoreWriter(folder, split, size)
+            for first in range(0, len(store), LINES_AT_ONCE):
+                pairs = [store.pair(number) for number in range(first, min(first + LINES_AT_ONCE, len(store)))]
+                sides = zip(old, vocabularies, zip(*pairs, strict=True), strict=True)
+                recoded = [new.encode(before.decode(side)) for before, new, side in sides]
+                for source, target in zip(*recoded, strict=True):
+                    writer.add(source, target)
+            splits[split] = writer.close(data.manifest.splits[split].dropped)
+        _finish(folder, data.manifest.languages, config, vocabularies, splits)
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder that takes its name only when everything in it is written."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(out, "already exists", hint="choose another --out, or remove it first")
+    folder = out.with_name(f".{out.name}.{getpid()}")
+    try:
+        folder.mkdir(parents=True)
+        yield folder
+        folder.rename(out)
+    except FileExistsError:
+        raise DataError(out, "was written by somebody else in the meantime") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_clean_text(
+    corpus: Corpus, folder: Path, split: str, config: DataConfig, say: Callable[[str], None]
+) -> Cleaner:
+    cleaner = Cleaner(config.longest, config.ratio, config.invalid)
+    files = [(folder / f"{split}.{side}.txt").open("w", encoding="utf-8", newline="\n") for side in SIDES]
+    total = 0
+    with files[0], files[1]:
+        for total, pair in enumerate(read_pairs(corpus.sources, corpus.targets), start=1):
+            texts = cleaner.clean(pair)
+            if texts:
+                files[0].write(texts[0] + "\n")
+                files[1].write(texts[1] + "\n")
+            if total % 100_000 == 0:
+                say(f"{split}: read {total:,} pairs")
+    if total == sum(cleaner.dropped.values()):
+        dropped = ", ".join(f"{count} {reason}" for reason, count in cleaner.dropped.items())
+        what = f"no pair is left of {total}: {dropped}" if total else "holds no pairs"
+        raise DataError(f"{corpus.sources[0]} and {corpus.targets[0]}", what)
+    return cleaner
+
+
+def _learn_vocabularies(
+    folder: Path, config: DataConfig, say: Callable[[str], None]
+) -> tuple[Vocabulary, Vocabulary]:
+    say(f"learning {config.vocabulary:,} pieces ({config.algorithm})")
+
+    def learn(*sides: str) -> bytes:
+        def lines() -> Iterator[str]:
+            for side in sides:
+                yield from _read_text(folder / f"train.{side}.txt")
+
+        return train_vocabulary(lines, config.vocabulary, config.algorithm, config.byte_fallback)
+
+    source = learn("source", "target") if config.shared else learn("source")
+    target = source if config.shared else learn("target")
+    return Vocabulary(source, config.source_nfkc), Vocabulary(target)
+
+
+def _encode(
+    folder: Path,
+    split: str,
+    vocabularies: tuple[Vocabulary, Vocabulary],
+    writer: StoreWriter,
+    cleaner: Cleaner,
+    longest: int,
+) -> Split:
+    texts = [_read_text(folder / f"{split}.{side}.txt") for side in SIDES]
+    while lines := [list(islice(text, LINES_AT_ONCE)) for text in texts]:
+        if not lines[0]:
+            break
+        ids = [vocabulary.encode(side) for vocabulary, side in zip(vocabularies, lines, strict=True)]
+        for source, target in zip(*ids, strict=True):
+            if max(len(source), len(target)) > longest:
+                cleaner.count_too_long()
+            else:
+                writer.add(source, target)
+    for side in SIDES:
+        (folder / f"{split}.{side}.txt").unlink()
+    return writer.close(dict(cleaner.dropped))
+
+
+def _finish(
+    folder: Path,
+    languages: tuple[str | None, str | None],
+    config: DataConfig,
+    vocabularies: tuple[Vocabulary, Vocabulary],
+    splits: dict[str, Split],
+) -> Manifest:
+    for side, vocabulary in zip(SIDES, vocabularies, strict=True):
+        (folder / f"{side}.model").write_bytes(vocabulary.proto)
+    for name in [name for name, split in splits.items() if split.pairs == 0]:
+        (folder / f"{name}.ids").unlink()
+        (folder / f"{name}.offsets").unlink()
+    manifest = Manifest(
+        FORMAT,
+        languages,
+        config.model_dump(),
+        (len(vocabularies[0]), len(vocabularies[1])),
+        {name: split for name, split in splits.items() if split.pairs},
+        {path.name: file_sha256(path) for path in sorted(folder.iterdir())},
+    )
+    write_manifest(folder, manifest)
+    return manifest
+
+
+def _read_text(path: Path) -> Iterator[str]:
+    with path.open("rb") as file:
+        for line in file:
+            yield line[:-1].decode()

@@ -1,0 +1,124 @@
+"""Text becomes pieces and back, without loss: decode(encode(x)) == x for every line (SentencePiece, sections 3.4, 5.1).
+
+Ids: 0 pad, 1 unk, 2 bos, 3 eos, then 256 byte pieces where byte fallback is on, then the learned pieces.
+"""
+
+import io
+import os
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Literal
+
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+from dragoman.batch import BOS, EOS, PAD, UNK
+from dragoman.errors import DataError
+
+SPECIALS = 4
+BYTES = 256
+# SentencePiece writes a blank so, and would read this character itself as a blank.
+BLANK = "\u2581"
+# SentencePiece passes over what holds this character when it looks for pieces.
+UNLEARNED = "\u2585"
+
+Algorithm = Literal["bpe", "unigram"]
+
+
+class Vocabulary:
+    """A trained SentencePiece model."""
+
+    def __init__(self, proto: bytes, nfkc: bool = False) -> None:
+        self.proto = proto
+        self.nfkc = nfkc
+        self._processor = SentencePieceProcessor(model_proto=proto)
+
+    def __len__(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, without BOS and EOS."""
+        texts = [unicodedata.normalize("NFKC", text) for text in texts] if self.nfkc else texts
+        ids: list[list[int]] = self._processor.encode(list(texts), num_threads=os.cpu_count() or 1)
+        for number, text in enumerate(texts):
+            if BLANK in text:
+                ids[number] = self._encode_blanks(text)
+        return ids
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each list of ids; BOS, EOS and padding have none."""
+        return [str(self._processor.decode([int(id) for id in each if id > EOS])) for each in ids]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The pieces as SentencePiece writes them."""
+        return [str(self._processor.id_to_piece(int(id))) for id in ids]
+
+    def _encode_blanks(self, text: str) -> list[int]:
+        # The character that stands for a blank is spelled in bytes; what follows it must not gain a blank in front.
+        first, *rest = text.split(BLANK)
+        ids = list(self._processor.encode(first))
+        spelled = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in BLANK.encode()]
+        for part in rest:
+            ids += spelled + list(self._without_prefix.encode(part))
+        return ids
+
+    @cached_property
+    def _without_prefix(self) -> SentencePieceProcessor:
+        processor = SentencePieceProcessor(model_proto=self.proto)
+        processor.override_normalizer_spec(add_dummy_prefix=False)
+        return processor
+
+
+def train_vocabulary(
+    lines: Callable[[], Iterable[str]], size: int, algorithm: Algorithm, byte_fallback: bool
+) -> bytes:
+    """Learn `size` pieces from the lines, which are read twice; specials and byte pieces come on top."""
+    extra = SPECIALS + (BYTES if byte_fallback else 0)
+    rare = _characters_without_room(lines(), size)
+    readable = (line.translate(rare) for line in lines()) if rare else lines()
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(readable),
+            model_writer=model,
+            vocab_size=size + extra,
+            model_type=algorithm,
+            byte_fallback=byte_fallback,
+            # Text is not rewritten.
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            split_digits=True,
+            character_coverage=1.0,
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
+            # Beyond two million lines pieces hardly change, but memory grows.
+            input_sentence_size=2_000_000,
+            shuffle_input_sentence=True,
+            max_sentence_length=1 << 16,
+            num_threads=os.cpu_count() or 1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        largest = re.search(r"value <= (\d+)", str(error))
+        if largest is None:
+            raise DataError("vocabulary", f"SentencePiece could not learn {size} pieces: {error}") from None
+        allowed = int(largest[1]) - extra
+        raise DataError(
+            "vocabulary",
+            f"the corpus allows at most {allowed} pieces, got {size}",
+            hint=f"use --vocabulary {allowed} or less, or more text",
+        ) from None
+    return model.getvalue()
+
+
+def _characters_without_room(lines: Iterable[str], size: int) -> dict[int, str]:
+    """Single characters may take three quarters of the pieces; the rarest beyond that are left to the bytes."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line)
+    room = max(1, size * 3 // 4 - 1)  # one of them is the blank
+    return {ord(character): UNLEARNED for character, _ in counts.most_common()[room:]}

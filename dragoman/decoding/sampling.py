@@ -1,0 +1,75 @@
+"""Sampling: draw each next piece from the model's own distribution, sharpened or cut if asked.
+
+Axes: B sentences, N hypotheses, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from dragoman.batch import BOS, EOS, Side
+from dragoman.decoding.search import NEVER, Ensemble, Hypothesis, length_penalty, output_limits
+from dragoman.models.interface import Model
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to draw: temperature below 1 sharpens, top_k and top_p cut what is unlikely."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+
+def narrow(log_probabilities: Float[Tensor, "N V"], how: Sampling) -> Float[Tensor, "N V"]:
+    """The distribution to draw from, as probabilities that sum to one."""
+    sharpened = log_probabilities / how.temperature
+    if how.top_k is not None:
+        smallest = sharpened.topk(min(how.top_k, sharpened.shape[-1])).values[:, -1:]
+        sharpened = sharpened.masked_fill(sharpened < smallest, -torch.inf)
+    probabilities = sharpened.softmax(-1)
+    if how.top_p is not None:
+        ordered, order = probabilities.sort(descending=True)
+        # A piece stays while those before it have not yet reached top_p: the first always stays.
+        before = ordered.cumsum(-1) - ordered
+        dropped = torch.zeros_like(before, dtype=torch.bool).scatter(1, order, before >= how.top_p)
+        probabilities = probabilities.masked_fill(dropped, 0.0)
+    return probabilities / probabilities.sum(-1, keepdim=True)
+
+
+@torch.inference_mode()
+def sample(
+    models: Sequence[Model],
+    source: Side,
+    how: Sampling,
+    extra: int,
+    alpha: float,
+    generator: torch.Generator,
+    draws: int = 1,
+) -> list[list[Hypothesis]]:
+    """Draw translations of each sentence; each carries the model's own probability of it."""
+    sentences = len(source.ids)
+    ensemble = Ensemble.start(models, source, draws)
+    limits = output_limits(models, source, extra).repeat_interleave(draws)
+    tokens = torch.full((sentences * draws, 1), BOS, device=source.ids.device)
+    totals = torch.zeros(len(tokens), device=source.ids.device)
+    ended = torch.zeros(len(tokens), dtype=torch.bool, device=source.ids.device)
+    while not ended.all():
+        log_probabilities = ensemble.step(tokens[:, -1])
+        allowed = log_probabilities.clone()
+        allowed[:, NEVER] = -torch.inf
+        drawn = torch.multinomial(narrow(allowed, how).cpu(), 1, generator=generator).to(tokens.device)[:, 0]
+        drawn = torch.where(ended | (tokens.shape[1] >= limits), EOS, drawn)
+        totals += torch.where(ended, 0.0, log_probabilities.gather(1, drawn[:, None])[:, 0])
+        tokens = torch.cat((tokens, drawn[:, None]), dim=1)
+        ended |= drawn == EOS
+    results: list[list[Hypothesis]] = []
+    for number, (ids, total) in enumerate(zip(tokens[:, 1:].tolist(), totals.tolist(), strict=True)):
+        if number % draws == 0:
+            results.append([])
+        length = ids.index(EOS)
+        results[-1].append(Hypothesis(ids[:length], total, total / float(length_penalty(length + 1, alpha))))
+    return [sorted(each, key=lambda hypothesis: -hypothesis.score) for each in results]

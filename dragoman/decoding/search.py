@@ -1,0 +1,208 @@
+"""Beam search with the length penalty of Wu et al. 2016 (section 6.1); a beam of one is greedy search.
+
+Knows `models.interface` and no concrete model. An ensemble averages log-probabilities.
+Axes: B sentences, W beam width, N = B*W hypotheses (sentence-major), V vocabulary, T positions written so far.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from dragoman.batch import BOS, EOS, PAD, UNK, Side
+from dragoman.models.interface import Memory, Model, State
+
+NEVER = [PAD, UNK, BOS]  # pieces that are never written
+
+
+class Hypothesis(NamedTuple):
+    """A finished translation: its ids without BOS and EOS, its log-probability, and that over the length penalty."""
+
+    ids: list[int]
+    log_probability: float
+    score: float
+
+
+def length_penalty(length: Tensor | int, alpha: float) -> Tensor | float:
+    """lp(Y) = ((5 + |Y|) / 6)^alpha; |Y| counts the end token."""
+    return ((5 + length) / 6) ** alpha
+
+
+def output_limits(models: Sequence[Model], source: Side, extra: int) -> Int[Tensor, " B"]:
+    """Pieces each output may have, EOS included as it is in the source's length; no more than there are positions."""
+    return ((source.segments > 0).sum(1) + extra).clamp(max=min(model.longest for model in models))
+
+
+@torch.inference_mode()
+def search(
+    models: Sequence[Model],
+    source: Side,
+    beam: int,
+    alpha: float,
+    extra: int,
+    n_best: int = 1,
+    prefixes: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
+    """The n best translations of each sentence, best first, at most `extra` pieces longer than their source."""
+    ensemble = Ensemble.start(models, source, beam)
+    beams = _Beams.start(output_limits(models, source, extra), beam, n_best, prefixes)
+    results: list[list[Hypothesis]] = [[] for _ in source.ids]
+    while len(beams.sentences):
+        # (1) How likely is each next piece of each hypothesis, and how likely the whole with it?
+        log_probabilities = ensemble.step(beams.tokens[:, -1])
+        beams.forbid(log_probabilities)
+        totals = (beams.live[:, :, None] + log_probabilities.view(*beams.live.shape, -1)).flatten(1)
+        # (2) Twice the beam suffices: each hypothesis can end only once, so at least `beam` go on.
+        best, flat = totals.topk(min(2 * beam, totals.shape[1]))
+        rows, pieces = flat // log_probabilities.shape[1], flat % log_probabilities.shape[1]
+        # (3) Those that end here compete with those that have ended; the best of the others live on.
+        beams.finish(best, rows, pieces, alpha)
+        chosen = beams.live_on(best, rows, pieces)
+        # (4) Sentences that cannot improve leave.
+        done = beams.done(alpha)
+        if done.any():
+            for number in done.nonzero()[:, 0].tolist():
+                results[int(beams.sentences[number])] = beams.results(number, alpha)
+            kept = (~done).nonzero()[:, 0]
+            chosen = chosen.view(-1, beam)[kept].flatten()  # following also leaves behind the rows of those done
+            beams.keep(kept)
+            ensemble.keep(kept)
+        ensemble.follow(chosen)
+    return results
+
+
+@dataclass
+class Ensemble:
+    """Models that write the same hypotheses together; mostly just one."""
+
+    models: Sequence[Model]
+    memories: list[Memory]
+    states: list[State]
+
+    @classmethod
+    def start(cls, models: Sequence[Model], source: Side, beam: int) -> "Ensemble":
+        """Read the source with every model."""
+        memories = [model.encode(source) for model in models]
+        states = [model.start(memory, beam) for model, memory in zip(models, memories, strict=True)]
+        return cls(models, memories, states)
+
+    def step(self, tokens: Int[Tensor, " N"]) -> Float[Tensor, "N V"]:
+        """Log-probabilities of the next piece, averaged over the models."""
+        together = []
+        for number, model in enumerate(self.models):
+            logits, self.states[number] = model.step(tokens, self.states[number], self.memories[number])
+            together.append(logits.float().log_softmax(-1))
+        return torch.stack(together).mean(0) if len(together) > 1 else together[0]
+
+    def follow(self, rows: Int[Tensor, " N"]) -> None:
+        """Each hypothesis goes on from the row it was chosen from."""
+        self.states = [follow(state, rows) for state in self.states]
+
+    def keep(self, sentences: Int[Tensor, " B"]) -> None:
+        """Forget the sentences that are done."""
+        self.memories = [memory.rows(sentences) for memory in self.memories]
+
+
+def follow(state: State, rows: Int[Tensor, " N"]) -> State:
+    """The state of the hypotheses that were chosen; the only place where rows are reordered."""
+    return {name: tensor.index_select(0, rows) for name, tensor in state.items()}
+
+
+@dataclass
+class _Beams:
+    """What has been written so far, for the sentences that are not done."""
+
+    sentences: Int[Tensor, " B"]  # which sentence of the batch each one is
+    limits: Int[Tensor, " B"]  # pieces each may have, EOS included
+    prefixes: Int[Tensor, "B P"]  # forced first pieces, PAD where free
+    tokens: Int[Tensor, "N T"]  # BOS and what was written behind it
+    live: Float[Tensor, "B W"]  # log-probabilities of the live hypotheses
+    finished: Float[Tensor, "B F"]  # scores of the best finished ones, best first
+    finished_tokens: Int[Tensor, "B F T"]  # theirs, PAD behind EOS
+
+    @classmethod
+    def start(
+        cls, limits: Int[Tensor, " B"], beam: int, n_best: int, prefixes: Sequence[Sequence[int]] | None
+    ) -> "_Beams":
+        sentences = len(limits)
+        device = limits.device
+        forced = torch.full((sentences, max(map(len, prefixes or [[]]))), PAD, device=device)
+        for number, prefix in enumerate(prefixes or []):
+            forced[number, : len(prefix)] = torch.tensor(prefix, dtype=torch.long)
+        live = torch.full((sentences, beam), -torch.inf, device=device)
+        live[:, 0] = 0.0  # the hypotheses of a sentence begin alike: let only one of them count
+        return cls(
+            torch.arange(sentences, device=device),
+            torch.maximum(limits, (forced != PAD).sum(1) + 1),
+            forced,
+            torch.full((sentences * beam, 1), BOS, device=device),
+            live,
+            torch.full((sentences, n_best), -torch.inf, device=device),
+            torch.full((sentences, n_best, 1), PAD, device=device),
+        )
+
+    def forbid(self, log_probabilities: Float[Tensor, "N V"]) -> None:
+        """Never write padding; write the prefix first; at the limit write nothing but EOS."""
+        length, beam = self.tokens.shape[1], self.live.shape[1]
+        log_probabilities[:, NEVER] = -torch.inf
+        only = torch.where(length >= self.limits, EOS, PAD)
+        if length <= self.prefixes.shape[1]:
+            forced = self.prefixes[:, length - 1]
+            only = torch.where(forced != PAD, forced, only)
+        rows = (only != PAD).repeat_interleave(beam).nonzero()[:, 0]
+        if len(rows):
+            columns = only.repeat_interleave(beam)[rows]
+            kept = log_probabilities[rows, columns]
+            log_probabilities[rows] = -torch.inf
+            log_probabilities[rows, columns] = kept
+
+    def finish(
+        self, best: Float[Tensor, "B K"], rows: Int[Tensor, "B K"], pieces: Int[Tensor, "B K"], alpha: float
+    ) -> None:
+        """Keep the n best of those that have ended before and those that end now."""
+        length = self.tokens.shape[1]
+        scores = (best / length_penalty(length, alpha)).masked_fill(pieces != EOS, -torch.inf)
+        ended = torch.cat((self._written(rows)[:, :, 1:], pieces[:, :, None]), dim=2)
+        earlier = torch.nn.functional.pad(self.finished_tokens, (0, length - self.finished_tokens.shape[2]), value=PAD)
+        self.finished, order = torch.cat((self.finished, scores), dim=1).topk(self.finished.shape[1])
+        self.finished_tokens = torch.cat((earlier, ended), dim=1).gather(1, order[:, :, None].expand(-1, -1, length))
+
+    def live_on(
+        self, best: Float[Tensor, "B K"], rows: Int[Tensor, "B K"], pieces: Int[Tensor, "B K"]
+    ) -> Int[Tensor, " N"]:
+        """Write the best pieces that are not EOS; return the rows they were written behind."""
+        beam = self.live.shape[1]
+        self.live, order = best.masked_fill(pieces == EOS, -torch.inf).topk(beam)
+        rows, pieces = rows.gather(1, order), pieces.gather(1, order)
+        self.tokens = torch.cat((self._written(rows), pieces[:, :, None]), dim=2).flatten(0, 1)
+        return (torch.arange(len(rows), device=rows.device)[:, None] * beam + rows).flatten()
+
+    def done(self, alpha: float) -> Tensor:
+        """Log P only falls, so a live hypothesis can reach at best its log P over the penalty of the longest."""
+        reachable = self.live.amax(1) / length_penalty(self.limits, alpha)
+        return (self.finished[:, -1] >= reachable) | torch.isneginf(self.live).all(1)
+
+    def keep(self, kept: Int[Tensor, " B"]) -> None:
+        """Forget the sentences that are done."""
+        beam = self.live.shape[1]
+        self.tokens = self.tokens.view(-1, beam, self.tokens.shape[1])[kept].flatten(0, 1)
+        for name in ("sentences", "limits", "prefixes", "live", "finished", "finished_tokens"):
+            setattr(self, name, getattr(self, name)[kept])
+
+    def results(self, number: int, alpha: float) -> list[Hypothesis]:
+        """The finished hypotheses of one sentence."""
+        hypotheses = []
+        for score, tokens in zip(self.finished[number].tolist(), self.finished_tokens[number].tolist(), strict=True):
+            if score > -torch.inf:
+                length = tokens.index(EOS)
+                total = score * float(length_penalty(length + 1, alpha))
+                hypotheses.append(Hypothesis(tokens[:length], total, score))
+        return hypotheses
+
+    def _written(self, rows: Int[Tensor, "B K"]) -> Int[Tensor, "B K T"]:
+        length = self.tokens.shape[1]
+        tokens = self.tokens.view(*self.live.shape, length)
+        return tokens.gather(1, rows[:, :, None].expand(-1, -1, length))

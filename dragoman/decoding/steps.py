@@ -1,0 +1,44 @@
+"""Decoding in slow motion: what is there so far, the five best next pieces, the source piece looked at most."""
+
+from collections.abc import Iterator
+
+import torch
+
+from dragoman.batch import BOS, EOS, Side
+from dragoman.decoding.search import NEVER, Ensemble, output_limits
+from dragoman.decoding.translator import Translator
+
+SHOWN = 5
+
+
+@torch.inference_mode()
+def show_steps(translator: Translator, text: str) -> Iterator[str]:
+    """One line a step of greedy decoding, until the end token; nothing for a blank text."""
+    vocabulary = translator.target_vocabulary
+    ids = translator.encode([text])[0][: translator.longest] if text.strip() else []
+    written: list[int] = []
+    if not ids:
+        return
+    source = Side.of([[*ids, EOS]]).to(translator.models[0].device)
+    ensemble = Ensemble.start(translator.models, source, 1)
+    limit = int(output_limits(translator.models, source, translator.decoding.extra)[0])
+    lines = []
+    while len(written) < limit and (not written or written[-1] != EOS):
+        last = torch.tensor([written[-1] if written else BOS], device=source.ids.device)
+        probabilities = ensemble.step(last)[0].exp()
+        probabilities[NEVER] = 0.0
+        best = probabilities.topk(SHOWN)
+        pieces = vocabulary.pieces(best.indices.tolist())
+        shown = "  ".join(f"{piece} {share:.3f}" for piece, share in zip(pieces, best.values.tolist(), strict=True))
+        lines.append((len(written) + 1, vocabulary.decode([written])[0], shown))
+        written.append(int(best.indices[0]))
+    looked_at = _looked_at(translator, text, vocabulary.decode([written])[0], len(lines))
+    for (number, so_far, shown), piece in zip(lines, looked_at, strict=True):
+        yield f"{number:>3}  {so_far!r}  ->  {shown}  (looking at {piece})"
+
+
+def _looked_at(translator: Translator, source: str, target: str, steps: int) -> list[str]:
+    """The source piece each step looked at most, by the last layer's heads together; one forced pass tells."""
+    maps = translator.attention(source, target)
+    most = maps.cross[-1].mean(0).argmax(-1).tolist()
+    return [maps.source_pieces[position] for position in most][:steps]

@@ -1,0 +1,164 @@
+"""From text to text: encode, search, decode; in batches by length, answered in the order asked."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dragoman.batch import EOS, Batch, Side
+from dragoman.data.vocabulary import Vocabulary
+from dragoman.decoding.sampling import Sampling, sample
+from dragoman.decoding.scoring import Score, group_by_length, score
+from dragoman.decoding.search import Hypothesis, search
+from dragoman.errors import DataError, ModelError
+from dragoman.models.interface import Model, choose_device
+from dragoman.recipe import DecodingConfig
+from dragoman.saved import load_model
+
+TOKENS_AT_ONCE = 4096  # source positions times beam that pass at once
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation, with the alternatives that were asked for (the first of them is this one)."""
+
+    text: str
+    score: float
+    log_probability: float
+    alternatives: list["Translation"] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """Who looked at whom: weights are layers x heads x queries x keys; the last source piece is the end token."""
+
+    source_pieces: list[str]
+    target_pieces: list[str]
+    encoder: Tensor
+    decoder: Tensor
+    cross: Tensor
+
+
+class Translator:
+    """Translates with one model, or with several together (their log-probabilities are averaged)."""
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        source_vocabulary: Vocabulary,
+        target_vocabulary: Vocabulary,
+        decoding: DecodingConfig,
+    ) -> None:
+        self.models = models
+        self.source_vocabulary = source_vocabulary
+        self.target_vocabulary = target_vocabulary
+        self.decoding = decoding
+        self.longest = min(model.longest for model in models) - 1  # the end token takes a position too
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        n_best: int = 1,
+        prefixes: Sequence[str] | None = None,
+        sampling: Sampling | None = None,
+        seed: int = 0,
+    ) -> list[Translation]:
+        """One translation for each text, in order; empty for what is blank."""
+        if prefixes is not None and len(prefixes) != len(texts):
+            raise DataError("prefixes", f"one for each text is needed, got {len(prefixes)} for {len(texts)} texts")
+        forced = self.target_vocabulary.encode(prefixes) if prefixes is not None else None
+        for number, ids in enumerate(forced or []):
+            self._check_length(f"prefix {number + 1}", ids)
+        parts = [(n, part) for n, ids in enumerate(self.encode(texts)) if texts[n].strip() for part in self._split(ids)]
+        found: list[list[Hypothesis]] = [[] for _ in parts]
+        generator = torch.Generator().manual_seed(seed)
+        beam = max(self.decoding.beam, n_best)
+        for numbers in group_by_length([len(ids) for _, ids in parts], TOKENS_AT_ONCE // beam):
+            source = Side.of([[*parts[n][1], EOS] for n in numbers]).to(self.models[0].device)
+            extra, alpha = self.decoding.extra, self.decoding.alpha
+            if sampling is not None:
+                results = sample(self.models, source, sampling, extra, alpha, generator, n_best)
+            else:
+                begun = [forced[parts[n][0]] for n in numbers] if forced is not None else None
+                results = search(self.models, source, beam, alpha, extra, n_best, begun)
+            for number, result in zip(numbers, results, strict=True):
+                found[number] = result
+        return self._join(len(texts), [n for n, _ in parts], found)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Score]:
+        """How likely the models find these translations."""
+        ids = self.encode(sources), self.target_vocabulary.encode(targets)
+        for side, sentences in zip(("source", "target"), ids, strict=True):
+            for number, sentence in enumerate(sentences, start=1):
+                self._check_length(f"{side} {number}", sentence)
+        return score(self.models, *ids)
+
+    def attention(self, source: str, target: str) -> AttentionMaps:
+        """Every weight of the (first) model while it writes a given translation."""
+        source_ids, target_ids = self.encode([source])[0], self.target_vocabulary.encode([target])[0]
+        self._check_length("source", source_ids)
+        self._check_length("target", target_ids)
+        batch = Batch.of([source_ids], [target_ids]).to(self.models[0].device)
+        with torch.inference_mode():
+            maps = [torch.cat(layers).float().cpu() for layers in self.models[0].attention(batch)]
+        return AttentionMaps(
+            [*self.source_vocabulary.pieces(source_ids), "</s>"],
+            [*self.target_vocabulary.pieces(target_ids), "</s>"],
+            *maps,
+        )
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Source ids of each text."""
+        # A lone surrogate is no text; SentencePiece would raise on it.
+        return self.source_vocabulary.encode([text.encode("utf-8", "replace").decode() for text in texts])
+
+    def _split(self, ids: list[int]) -> Iterator[list[int]]:
+        """A text longer than the model has positions is translated in parts."""
+        for start in range(0, len(ids), self.longest):
+            yield ids[start : start + self.longest]
+
+    def _join(self, texts: int, owners: Sequence[int], found: Sequence[list[Hypothesis]]) -> list[Translation]:
+        parts: list[list[list[Hypothesis]]] = [[] for _ in range(texts)]
+        for owner, hypotheses in zip(owners, found, strict=True):
+            parts[owner].append(hypotheses)
+        return [self._translation(each) for each in parts]
+
+    def _translation(self, parts: list[list[Hypothesis]]) -> Translation:
+        alternatives = []
+        for joined in zip(*parts, strict=False):
+            text = self.target_vocabulary.decode([[id for part in joined for id in part.ids]])[0]
+            # Byte pieces can spell a line feed; a line answers a line.
+            text = text.replace("\n", " ")
+            score = sum(part.score for part in joined) / len(joined)
+            alternatives.append(Translation(text, score, sum(part.log_probability for part in joined)))
+        if not alternatives:
+            return Translation("", 0.0, 0.0)
+        best = alternatives[0]
+        return Translation(best.text, best.score, best.log_probability, alternatives)
+
+    def _check_length(self, where: str, ids: Sequence[int]) -> None:
+        if len(ids) > self.longest:
+            raise DataError(where, f"longer than the model's {self.longest} positions, got {len(ids)} pieces")
+
+
+def load(
+    path: str | Path,
+    *others: str | Path,
+    device: str = "auto",
+    checkpoint: str | None = None,
+    decoding: DecodingConfig | None = None,
+) -> Translator:
+    """A translator from a model or run folder; further folders join it as an ensemble."""
+    saved = [load_model(Path(each), checkpoint) for each in (path, *others)]
+    first = saved[0]
+    for other in saved[1:]:
+        if (other.source_vocabulary.proto, other.target_vocabulary.proto) != (
+            first.source_vocabulary.proto,
+            first.target_vocabulary.proto,
+        ):
+            raise ModelError(other.folder, f"its vocabulary is not that of {first.folder}: they cannot be an ensemble")
+    place = choose_device(device)
+    models = [each.model.to(place) for each in saved]
+    return Translator(models, first.source_vocabulary, first.target_vocabulary, decoding or first.recipe.decoding)

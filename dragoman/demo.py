@@ -1,0 +1,113 @@
+"""The demo: a translator from nothing in a few minutes, on a corpus generated from the CLDR data inside Babel."""
+
+import random
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from dragoman.data.phrasebook import Phrase, Phrasebook, make_phrasebook
+from dragoman.data.prepare import Corpus, prepare
+from dragoman.decoding.translator import Translator, load
+from dragoman.errors import ConfigError
+from dragoman.evaluation.report import evaluate, keep_in_card
+from dragoman.plots import attention_map
+from dragoman.recipe import Recipe, read_recipe
+from dragoman.saved import find_model
+from dragoman.training.run import run_training
+
+MARK = ".dragoman-demo"  # says that a folder is a demo's own and may be replaced
+SAMPLES = 10
+
+
+def run_demo(
+    source: str, target: str, minutes: float | None, out: Path, device: torch.device, console: Console
+) -> dict[str, Any]:
+    """Generate phrases, train on them, score the held-out ones, and show what the model does."""
+    begun = time.monotonic()
+    recipe = read_recipe("demo", [f"training.minutes={minutes}"] if minutes is not None else [])
+    console.print(f"Writing a phrasebook {source} -> {target} from CLDR: dates, times, money, units, names, lists.")
+    phrasebook = make_phrasebook(source, target)
+    _make_room(out, console)
+    languages = (source, target)
+    corpora = _write_corpora(phrasebook, out / "text", languages)
+    prepare(corpora["train"], corpora["valid"], languages, recipe.data, out / "data", lambda text: None)
+    console.print(f"{len(phrasebook.train):,} pairs to learn from, {len(phrasebook.test):,} held out; training:")
+    outcome = run_training(recipe, out / "data", out / "run", device, console)
+    if outcome.signal is not None:
+        raise KeyboardInterrupt
+    result = _show(load(out / "run", device=str(device)), phrasebook.test, out, recipe, console)
+    _say_what_next(out, languages, len(phrasebook.train), console)
+    return {**result, "seconds": round(time.monotonic() - begun, 1), "model": str(out / "run")}
+
+
+def _make_room(out: Path, console: Console) -> None:
+    if (out / MARK).is_file():
+        console.print(f"{out} holds an earlier demo: replacing it.", highlight=False)
+        shutil.rmtree(out)
+    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(out, "exists and is not a demo's folder", hint="choose another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MARK).touch()
+
+
+def _write_corpora(phrasebook: Phrasebook, folder: Path, languages: tuple[str, str]) -> dict[str, Corpus]:
+    folder.mkdir()
+    corpora = {}
+    for split, phrases in (("train", phrasebook.train), ("valid", phrasebook.valid), ("test", phrasebook.test)):
+        files = [folder / f"{split}.{language}" for language in languages]
+        files[0].write_text("".join(f"{phrase.source}\n" for phrase in phrases), encoding="utf-8")
+        files[1].write_text("".join(f"{phrase.target}\n" for phrase in phrases), encoding="utf-8")
+        corpora[split] = Corpus(files[:1], files[1:])
+    return corpora
+
+
+def _show(
+    translator: Translator, held_out: Sequence[Phrase], out: Path, recipe: Recipe, console: Console
+) -> dict[str, float]:
+    sources, references = [each.source for each in held_out], [each.target for each in held_out]
+    report, translations = evaluate(translator, sources, references, recipe.hash, "phrases held out by the demo")
+    keep_in_card(find_model(out / "run"), report)
+    by_kind: dict[str, list[bool]] = defaultdict(list)
+    for phrase, translation in zip(held_out, translations, strict=True):
+        by_kind[phrase.kind].append(phrase.target == translation)
+    table = Table("kind", "held out", "exactly right", title="Phrases the model never saw")
+    for kind, hits in by_kind.items():
+        table.add_row(kind, str(len(hits)), f"{sum(hits) / len(hits):.1%}")
+    table.add_row("all", str(len(held_out)), f"{report.exact_match:.1%}", style="bold")
+    console.print(table)
+    samples = Table("source", "translation", "", title="Ten of them")
+    chosen = random.Random(0).sample(range(len(held_out)), min(SAMPLES, len(held_out)))
+    for number in chosen:
+        right = translations[number] == references[number]
+        samples.add_row(sources[number], translations[number], "right" if right else f"not: {references[number]}")
+    console.print(samples)
+    number = max(chosen, key=lambda each: -abs(len(sources[each]) - 24))
+    maps = translator.attention(sources[number], translations[number])
+    console.print(f"Who looks at whom (cross-attention, last layer, mean of its heads): {sources[number]}")
+    console.print(
+        attention_map(maps.cross[-1].mean(0), maps.target_pieces, maps.source_pieces), markup=False, highlight=False
+    )
+    return {"exact_match": report.exact_match, "bleu": report.bleu.score}
+
+
+def _say_what_next(out: Path, languages: tuple[str, str], pairs: int, console: Console) -> None:
+    source, target = languages
+    console.print(
+        f"This model learned from {pairs:,} phrases made of CLDR data and knows nothing else: "
+        "no everyday sentences, no other words.\n"
+        "What next:\n"
+        f"  dragoman translate {out / 'run'}              type a line, read its translation\n"
+        f"  dragoman translate {out / 'run'} --steps      watch every decoding step\n"
+        f"  dragoman inspect {out / 'run'}                what the model is made of\n"
+        "On your own text:\n"
+        f"  dragoman prepare --source train.{source} --target train.{target} --vocabulary 8000 --out data\n"
+        "  dragoman train small --data data --out runs/mine",
+        highlight=False,
+    )

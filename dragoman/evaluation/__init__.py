@@ -1,0 +1,1 @@
+"""Evaluation: metrics with their signatures, and the report kept in a model's card."""

@@ -1,0 +1,1 @@
+"""Models: pure functions of tensors; no text, no files, no ranks."""

@@ -1,0 +1,67 @@
+"""Attention (section 3.2): scaled dot-product attention and its multi-head form.
+
+Axes: B rows, Q queries, K keys, D width, H heads, C channels per head.
+"""
+
+from math import sqrt
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class KeysValues(NamedTuple):
+    """What queries look at; the widths of keys and values are free of each other."""
+
+    keys: Float[Tensor, "B H K _"]
+    values: Float[Tensor, "B H K _"]
+
+
+class MultiHeadAttention(nn.Module):
+    """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O (section 3.2.2)."""
+
+    def __init__(self, width: int, heads: int, key_width: int, value_width: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, heads * key_width, bias=False)
+        self.key = nn.Linear(width, heads * key_width, bias=False)
+        self.value = nn.Linear(width, heads * value_width, bias=False)
+        self.output = nn.Linear(heads * value_width, width, bias=False)
+
+    def forward(
+        self,
+        queries: Float[Tensor, "B Q D"],
+        seen: KeysValues,
+        visible: Bool[Tensor, "B #Q K"] | None,
+        weights: list[Tensor] | None = None,
+    ) -> Float[Tensor, "B Q D"]:
+        """Let every query look at the visible keys; where a list is given, append the weights to it."""
+        query = self._split(self.query(queries))
+        visible = None if visible is None else visible[:, None]
+        if weights is None:
+            mixed = functional.scaled_dot_product_attention(query, *seen, attn_mask=visible)
+        else:
+            weights.append(attention_weights(query, seen.keys, visible))
+            mixed = weights[-1] @ seen.values
+        return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def keys_values(self, memory: Float[Tensor, "B K D"]) -> KeysValues:
+        """Project what will be looked at, once, however many queries come."""
+        return KeysValues(self._split(self.key(memory)), self._split(self.value(memory)))
+
+    def _split(self, projected: Float[Tensor, "B Q HC"]) -> Float[Tensor, "B H Q C"]:
+        rows, length, _ = projected.shape
+        return projected.view(rows, length, self.heads, -1).transpose(1, 2)
+
+
+def attention_weights(
+    query: Float[Tensor, "B H Q C"], key: Float[Tensor, "B H K C"], visible: Bool[Tensor, "B 1 #Q K"] | None
+) -> Float[Tensor, "B H Q K"]:
+    """softmax(QK^T / sqrt(d_k)), the weights of equation 1; zero where nothing is visible, as in the fused kernel."""
+    scores = query @ key.transpose(-2, -1) / sqrt(query.shape[-1])
+    if visible is None:
+        return scores.softmax(-1)
+    weights = scores.masked_fill(~visible, -torch.inf).softmax(-1)
+    return weights.masked_fill(~visible, 0.0)  # a softmax over nothing is not a number

@@ -1,0 +1,87 @@
+"""What every model is to the rest of the program: search, training and scoring know this and nothing more.
+
+The law that ties it together, tested for every model: stepping equals forward.
+Axes: B rows, S source positions, T target positions, D width, V vocabulary, W beam width, N = B*W hypotheses.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from dragoman.batch import Batch, Side
+
+# One row a hypothesis, sentence-major. Following a beam is `search.follow`, the only place that reorders rows.
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the source has become: one row a sentence, never copied or reordered by the beam."""
+
+    states: Float[Tensor, "B S D"]
+    segments: Int[Tensor, "B S"]
+    parts: dict[str, Tensor]  # what a model computes from the states once for all steps; one row a sentence
+
+    def rows(self, kept: Int[Tensor, " B"]) -> "Memory":
+        """The rows of the sentences that are still being translated."""
+        parts = {name: part[kept] for name, part in self.parts.items()}
+        return Memory(self.states[kept], self.segments[kept], parts)
+
+
+class AttentionWeights(NamedTuple):
+    """The weights of every layer and head, each B x H x queries x keys."""
+
+    encoder: list[Tensor]
+    decoder: list[Tensor]
+    cross: list[Tensor]
+
+
+class Model(nn.Module, ABC):
+    """An encoder-decoder over ids."""
+
+    keeps_packed_sentences_apart = True  # a model that cannot is given one sentence a row
+    longest: int  # how many positions one sentence may take
+
+    @abstractmethod
+    def encode(self, source: Side) -> Memory:
+        """Read the source once."""
+
+    @abstractmethod
+    def start(self, memory: Memory, beam: int) -> State:
+        """The state of B*beam hypotheses that hold nothing yet."""
+
+    @abstractmethod
+    def step(
+        self, tokens: Int[Tensor, " N"], state: State, memory: Memory
+    ) -> tuple[Float[Tensor, "N V"], State]:
+        """Logits of each hypothesis's next token; may write into the state, which the caller gives up."""
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
+        """What stands before the output projection, for every target position at once."""
+
+    @abstractmethod
+    def project(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any V"]:
+        """Logits over the target vocabulary."""
+
+    @abstractmethod
+    def attention(self, batch: Batch) -> AttentionWeights:
+        """Every weight of one forced pass, computed explicitly."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of this name; "auto" takes the fastest there is."""
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")

@@ -1,0 +1,175 @@
+"""The Transformer of *Attention Is All You Need* (Vaswani et al. 2017, section 3, Figure 1).
+
+Axes: B rows, S source positions, T target positions, Q queries, K keys, D width, V vocabulary,
+W beam width, N = B*W hypotheses.
+"""
+
+from functools import partial
+from math import sqrt
+from typing import Literal, Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from dragoman.batch import Batch, Side
+from dragoman.config import Section
+from dragoman.models.attention import KeysValues, MultiHeadAttention
+from dragoman.models.interface import AttentionWeights, Memory, Model, State
+from dragoman.models.layers import DecoderLayer, EncoderLayer, NormPlace, Residual
+from dragoman.models.positions import PositionKind, Positions
+
+
+class TransformerConfig(Section):
+    """The shape of a Transformer; the defaults are the paper's base model (Table 3)."""
+
+    kind: Literal["transformer"] = "transformer"
+    layers: int = Field(6, ge=1)  # N
+    width: int = Field(512, ge=1, le=65536)  # d_model
+    hidden: int = Field(2048, ge=1, le=262144)  # d_ff
+    heads: int = Field(8, ge=1)  # h
+    key_width: int | None = Field(None, ge=1)  # d_k; None: width / heads
+    value_width: int | None = Field(None, ge=1)  # d_v; None: width / heads
+    dropout: float = Field(0.1, ge=0, lt=1)  # P_drop
+    positions: PositionKind = "sinusoidal"
+    norm: NormPlace = "post"
+    longest: int = Field(1024, ge=1)  # positions a sentence may take
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> Self:
+        if None in (self.key_width, self.value_width) and self.width % self.heads:
+            raise ValueError(
+                f"'model.heads' = {self.heads} does not divide 'model.width' = {self.width}: "
+                "use another number of heads, or set both 'model.key_width' and 'model.value_width'"
+            )
+        return self
+
+    @property
+    def channels(self) -> tuple[int, int]:
+        """The widths of keys and of values in one head."""
+        share = self.width // self.heads
+        return self.key_width or share, self.value_width or share
+
+
+class Transformer(Model):
+    """An encoder and a decoder over one embedding: embed, encode, decode, project."""
+
+    def __init__(self, config: TransformerConfig, vocabulary: int, source_vocabulary: int | None = None) -> None:
+        """Tie source embedding, target embedding and projection; a source vocabulary of its own unties the first."""
+        super().__init__()
+        self.longest = config.longest
+        self.width = config.width
+        self.target_embedding = nn.Embedding(vocabulary, config.width)
+        self.source_embedding = (
+            self.target_embedding if source_vocabulary is None else nn.Embedding(source_vocabulary, config.width)
+        )
+        self.positions = Positions(config.positions, config.longest, config.width)
+        self.dropout = nn.Dropout(config.dropout)
+        attention = partial(MultiHeadAttention, config.width, config.heads, *config.channels)
+        residual = partial(Residual, config.width, config.dropout, config.norm)
+        layers = range(config.layers)
+        self.encoder = nn.ModuleList(EncoderLayer(attention, config.hidden, residual) for _ in layers)
+        self.decoder = nn.ModuleList(DecoderLayer(attention, config.hidden, residual) for _ in layers)
+        # Pre-norm leaves the last residual unnormalised; post-norm has already normalised it.
+        final = partial(nn.LayerNorm, config.width) if config.norm == "pre" else nn.Identity
+        self.encoder_norm, self.decoder_norm = final(), final()
+        self.apply(_initialise)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
+        """What stands before the output projection, for every target position at once."""
+        states = self._encode(batch.source, None)
+        return self._decode(batch, states, (None, None))
+
+    def project(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any V"]:
+        """Logits by the transposed embedding (section 3.4)."""
+        return nn.functional.linear(hidden, self.target_embedding.weight)
+
+    def encode(self, source: Side, weights: list[Tensor] | None = None) -> Memory:
+        """Read the source; the decoder's view of it, keys and values of each layer, is computed here once."""
+        states = self._encode(source, weights)
+        parts: dict[str, Tensor] = {}
+        for number, layer in enumerate(self.decoder):
+            parts[f"keys.{number}"], parts[f"values.{number}"] = layer.cross_attention.keys_values(states)
+        return Memory(states, source.segments, parts)
+
+    def start(self, memory: Memory, beam: int) -> State:
+        """Nothing written yet: caches of length zero at position zero."""
+        hypotheses = len(memory.states) * beam
+        state = {"position": torch.zeros(hypotheses, dtype=torch.long, device=memory.states.device)}
+        for number in range(len(self.decoder)):
+            for name in ("keys", "values"):
+                _, heads, _, channels = memory.parts[f"{name}.{number}"].shape
+                state[f"{name}.{number}"] = memory.states.new_zeros(hypotheses, heads, 0, channels)
+        return state
+
+    def step(
+        self, tokens: Int[Tensor, " N"], state: State, memory: Memory
+    ) -> tuple[Float[Tensor, "N V"], State]:
+        """Write one token behind each hypothesis; everything written so far is visible."""
+        x = self._embed(self.target_embedding, tokens[:, None], state["position"][:, None])
+        memory_visible = memory.segments[:, None] > 0
+        for number, layer in enumerate(self.decoder):
+            seen = KeysValues(memory.parts[f"keys.{number}"], memory.parts[f"values.{number}"])
+            x = layer(x, None, seen, memory_visible, partial(_remember, state, number))
+        state["position"] = state["position"] + 1
+        return self.project(self.decoder_norm(x)[:, 0]), state
+
+    def attention(self, batch: Batch) -> AttentionWeights:
+        """Every weight of one forced pass, computed explicitly."""
+        weights = AttentionWeights([], [], [])
+        states = self._encode(batch.source, weights.encoder)
+        self._decode(batch, states, (weights.decoder, weights.cross))
+        return weights
+
+    def _encode(self, source: Side, weights: list[Tensor] | None) -> Float[Tensor, "B S D"]:
+        visible = same_segment(source.segments, source.segments)
+        x = self._embed(self.source_embedding, source.ids, source.positions)
+        for layer in self.encoder:
+            x = layer(x, visible, weights)
+        return self.encoder_norm(x)
+
+    def _decode(
+        self,
+        batch: Batch,
+        states: Float[Tensor, "B S D"],
+        weights: tuple[list[Tensor], list[Tensor]] | tuple[None, None],
+    ) -> Float[Tensor, "B T D"]:
+        target = batch.target
+        length = target.ids.shape[1]
+        earlier = torch.ones(length, length, dtype=torch.bool, device=target.ids.device).tril()
+        visible = same_segment(target.segments, target.segments) & earlier
+        memory_visible = same_segment(target.segments, batch.source.segments)
+        x = self._embed(self.target_embedding, target.ids, target.positions)
+        for layer in self.decoder:
+            seen = layer.cross_attention.keys_values(states)
+            x = layer(x, visible, seen, memory_visible, weights=weights)
+        return self.decoder_norm(x)
+
+    def _embed(
+        self, embedding: nn.Embedding, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]
+    ) -> Float[Tensor, "B S D"]:
+        # Section 3.4 scales by sqrt(d_model), section 5.4 drops out the sum with the positions.
+        return self.dropout(self.positions(embedding(ids) * sqrt(self.width), positions))
+
+
+def same_segment(queries: Int[Tensor, "B Q"], keys: Int[Tensor, "B K"]) -> Bool[Tensor, "B Q K"]:
+    """Which positions may look at which: those of the same sentence (empty positions see one another, harmlessly)."""
+    return queries[:, :, None] == keys[:, None, :]
+
+
+def _remember(state: State, layer: int, new: KeysValues) -> KeysValues:
+    """Append this step's keys and values to those of the earlier steps."""
+    for name, tensor in zip(("keys", "values"), new, strict=True):
+        state[f"{name}.{layer}"] = torch.cat((state[f"{name}.{layer}"], tensor), dim=2)
+    return KeysValues(state[f"keys.{layer}"], state[f"values.{layer}"])
+
+
+def _initialise(module: nn.Module) -> None:
+    """The paper is silent here: Xavier uniform per matrix, embeddings N(0, 1/width), biases zero."""
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)

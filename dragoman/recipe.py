@@ -1,0 +1,116 @@
+"""A recipe says everything that decides a model: [data], [model], [training] and [decoding].
+
+Files state only what differs from what they extend; the resolved recipe goes into the run folder, its hash beside
+every score. A preset is a file in `recipes/`, named with or without its folder and suffix.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from dragoman.config import Section, Values, check, merge, parse_overrides, read_values, write_toml
+from dragoman.data.prepare import DataConfig
+from dragoman.errors import ConfigError
+from dragoman.models.transformer import TransformerConfig
+
+BUDGETS = ("steps", "epochs", "minutes")
+
+
+class TrainingConfig(Section):
+    """How a model learns (section 5); budgets that are given end the run, whichever is reached first."""
+
+    batch_tokens: int = Field(25000, ge=1)  # target positions an update, over all processes
+    row_length: int = Field(256, ge=8)  # target positions of a row; the source's follow the corpus's length ratio
+    steps: int | None = Field(None, ge=1)
+    epochs: int | None = Field(None, ge=1)
+    minutes: float | None = Field(None, gt=0)
+    schedule: Literal["paper", "landing"] = "paper"  # equation 3, or a fall to zero at the end of the budget
+    warmup: int = Field(4000, ge=1)  # warmup_steps
+    peak: float | None = Field(None, gt=0)  # learning rate at the end of warm-up; None: equation 3's own
+    smoothing: float = Field(0.1, ge=0, lt=1)  # epsilon_ls
+    beta1: float = Field(0.9, ge=0, lt=1)
+    beta2: float = Field(0.98, ge=0, lt=1)
+    epsilon: float = Field(1e-9, gt=0)
+    clip: float | None = Field(None, gt=0)  # largest norm of the gradient
+    precision: Literal["auto", "float32", "bf16"] = "auto"  # auto: bf16 where the hardware multiplies in it
+    compile: bool = False
+    save_every: int = Field(1000, ge=1)  # steps between checkpoints, each validated
+    keep_last: int = Field(5, ge=1)  # checkpoints kept beside the best
+    patience: int | None = Field(None, ge=1)  # checkpoints without a better BLEU before the run stops
+    samples: int = Field(3, ge=0)  # translations shown at each validation
+    seed: int = Field(0, ge=0)
+    deterministic: bool = False
+
+
+class DecodingConfig(Section):
+    """How a model translates unless told otherwise (section 6.1)."""
+
+    beam: int = Field(4, ge=1)
+    alpha: float = Field(0.6, ge=0)  # length penalty of Wu et al. 2016
+    extra: int = Field(50, ge=0)  # output pieces allowed beyond the input's
+
+
+class Recipe(Section):
+    """Everything that decides a model, but the text it learns from."""
+
+    data: DataConfig = DataConfig()
+    model: TransformerConfig = TransformerConfig()
+    training: TrainingConfig = TrainingConfig()
+    decoding: DecodingConfig = DecodingConfig()
+
+    @model_validator(mode="after")
+    def _rows_have_positions(self) -> Self:
+        if self.training.row_length > self.model.longest:
+            raise ValueError(
+                f"'training.row_length' = {self.training.row_length} is more than "
+                f"'model.longest' = {self.model.longest}"
+            )
+        return self
+
+    @property
+    def hash(self) -> str:
+        """Names the recipe beside every score."""
+        canonical = json.dumps(self.model_dump(), sort_keys=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    def toml(self) -> str:
+        """The recipe as a file."""
+        return write_toml(self)
+
+    def with_values(self, values: Values, where: object) -> "Recipe":
+        """The recipe with some values replaced, checked anew."""
+        return check(Recipe, merge(self.model_dump(), values), where)
+
+
+def read_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """A recipe file or preset with overrides; a budget in an override replaces every budget of the file."""
+    path = find_recipe(name)
+    values = read_values(path)
+    above = parse_overrides(overrides)
+    training = values.get("training")
+    if isinstance(training, dict) and any(budget in above.get("training", {}) for budget in BUDGETS):
+        values["training"] = {key: value for key, value in training.items() if key not in BUDGETS}
+    return check(Recipe, merge(values, above), path)
+
+
+def find_recipe(name: str | Path) -> Path:
+    """A file as given, else a preset of that name."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    for folder in preset_folders():
+        preset = folder / Path(*path.parts[path.parts[:1] == ("recipes",) :]).with_suffix(".toml")
+        if preset.is_file():
+            return preset
+    known = sorted(preset.stem for folder in preset_folders() for preset in folder.glob("*.toml"))
+    raise ConfigError(path, "no such recipe", hint=f"presets: {', '.join(known)}")
+
+
+def preset_folders() -> list[Path]:
+    """Presets lie inside an installed package, and beside it in a checkout."""
+    package = Path(__file__).parent
+    return [folder for folder in (package / "recipes", package.parent / "recipes") if folder.is_dir()]

@@ -1,0 +1,256 @@
+"""A model on disk is one folder: weights, recipe, the two SentencePiece models, and a card.
+
+The card says what the model is, what it scored, and what every other file must hash to; nothing in the folder can run
+code. Folders are written beside their place, made durable, and renamed: what has its name is whole.
+A run folder stands wherever a model folder may: one of its checkpoints, each a model folder, is taken.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from dragoman import __version__
+from dragoman.config import check, read_values
+from dragoman.data.store import file_sha256
+from dragoman.data.vocabulary import Vocabulary
+from dragoman.errors import DragomanError, ModelError, RunError
+from dragoman.models.interface import Model
+from dragoman.models.transformer import Transformer
+from dragoman.recipe import Recipe
+
+FORMAT = 1
+CARD, RECIPE, WEIGHTS = "card.json", "recipe.toml", "weights.safetensors"
+CHECKPOINTS = "checkpoints"
+
+Card = dict[str, Any]
+log = logging.getLogger("dragoman")
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model folder, loaded."""
+
+    folder: Path
+    model: Model
+    recipe: Recipe
+    source_vocabulary: Vocabulary
+    target_vocabulary: Vocabulary
+    card: Card
+
+
+def load_model(path: Path, checkpoint: str | None = None) -> SavedModel:
+    """Load a model folder, or a checkpoint ("best", "last" or a step) of a run folder, after verifying every byte."""
+    folder = find_model(path, checkpoint)
+    card = verify(folder)
+    recipe = read_recipe_file(folder)
+    source = Vocabulary((folder / "source.model").read_bytes(), recipe.data.source_nfkc)
+    target = Vocabulary((folder / "target.model").read_bytes())
+    model = build_model(recipe, len(source), len(target))
+    load_weights(model, folder)
+    return SavedModel(folder, model.eval(), recipe, source, target, card)
+
+
+def read_recipe_file(folder: Path) -> Recipe:
+    """The recipe a model was made with."""
+    return check(Recipe, read_values(folder / RECIPE), folder / RECIPE)
+
+
+def build_model(recipe: Recipe, source_size: int, target_size: int) -> Model:
+    """A fresh model of a recipe; one vocabulary for both languages also means one embedding."""
+    return Transformer(recipe.model, target_size, None if recipe.data.shared else source_size)
+
+
+def load_weights(model: Model, folder: Path) -> None:
+    """Fill a model with the weights of a folder, which must be exactly its own."""
+    tensors = read_tensors(folder / WEIGHTS)
+    parameters = dict(model.named_parameters())
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    expected = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
+    if found != expected:
+        name = min(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+        what = f"tensor '{name}' should be {expected.get(name, 'absent')}, got {found.get(name, 'none')}"
+        raise ModelError(folder / WEIGHTS, what)
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(tensors[name])
+
+
+def save_model(
+    folder: Path,
+    model: Model,
+    recipe: Recipe,
+    vocabularies: tuple[Vocabulary, Vocabulary],
+    card: Card,
+    extra: Mapping[str, bytes | dict[str, Tensor]] | None = None,
+) -> None:
+    """Write a model folder, with any further files."""
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.named_parameters()}
+    contents: dict[str, bytes | dict[str, Tensor]] = {
+        WEIGHTS: weights,
+        RECIPE: recipe.toml().encode(),
+        "source.model": vocabularies[0].proto,
+        "target.model": vocabularies[1].proto,
+        **(extra or {}),
+    }
+    card = {
+        "format": FORMAT,
+        "dragoman": __version__,
+        "recipe": recipe.hash,
+        "parameters": sum(tensor.numel() for tensor in weights.values()),
+        **card,
+    }
+    with durable_folder(folder) as new:
+        for name, content in contents.items():
+            if isinstance(content, bytes):
+                (new / name).write_bytes(content)
+            else:
+                save_file(content, new / name)
+        write_card(new, card | {"files": {name: file_sha256(new / name) for name in contents}})
+
+
+@contextmanager
+def durable_folder(folder: Path) -> Iterator[Path]:
+    """A folder that has its name only when every byte in it is on the disk."""
+    new = folder.with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        new.mkdir(parents=True)
+        yield new
+        for path in [*new.iterdir(), new]:
+            _flush(path)
+        new.rename(folder)
+        _flush(folder.parent)
+    except (OSError, SafetensorError) as error:
+        free = shutil.disk_usage(folder.parent).free if folder.parent.is_dir() else 0
+        raise RunError(folder, f"cannot be written: {error} ({free:,} bytes free)") from None
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def write_card(folder: Path, card: Card) -> None:
+    """Write or replace a card; it carries its own hash, so that it can be replaced in one rename."""
+    card = {name: value for name, value in card.items() if name != "sha256"}
+    text = _card_text(card | {"sha256": hashlib.sha256(_card_text(card).encode()).hexdigest()})
+    new = folder / f".{CARD}.{os.getpid()}"
+    new.write_text(text, encoding="utf-8")
+    _flush(new)
+    new.replace(folder / CARD)
+
+
+def verify(folder: Path) -> Card:
+    """The card of a folder in which every file is what the card says, or an error that names the first that is not."""
+    card = read_card(folder)
+    for name, expected in card["files"].items():
+        if not (folder / name).is_file() or file_sha256(folder / name) != expected:
+            raise ModelError(folder / name, "corrupt: it is not what was written", hint="copy the folder again")
+    return card
+
+
+def read_card(folder: Path) -> Card:
+    """The card of a model folder, if it is whole."""
+    try:
+        text = (folder / CARD).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        hint = "a model folder holds card.json and weights.safetensors; a run folder holds checkpoints"
+        raise ModelError(folder, "no model here" if folder.is_dir() else "no such folder", hint=hint) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(folder / CARD, f"corrupt: {error}") from None
+    try:
+        card: Card = json.loads(text)
+        bare = {name: value for name, value in card.items() if name != "sha256"}
+        intact = text == _card_text(card) and card["sha256"] == hashlib.sha256(_card_text(bare).encode()).hexdigest()
+    except (ValueError, AttributeError, KeyError):
+        intact = False
+    if not intact:
+        raise ModelError(folder / CARD, "corrupt: it is not what was written", hint="copy the folder again")
+    if card["format"] != FORMAT:
+        what = f"written in format {card['format']} by dragoman {card['dragoman']}, this version reads {FORMAT}"
+        raise ModelError(folder, what)
+    return card
+
+
+def find_model(path: Path, checkpoint: str | None = None) -> Path:
+    """The model folder that a path means."""
+    if not (path / CHECKPOINTS).is_dir():
+        if checkpoint is not None:
+            raise ModelError(path, "not a run folder, so it has no checkpoints to choose from")
+        return path
+    if checkpoint not in (None, "best", "last"):
+        folder = path / CHECKPOINTS / f"step-{checkpoint}"
+        if not folder.is_dir():
+            known = ", ".join(str(step_of(each)) for each in checkpoints(path))
+            raise ModelError(path, f"no checkpoint of step {checkpoint}", hint=f"there are: {known or 'none'}")
+        return folder
+    last = newest_good(path)
+    best = read_card(last)["progress"]["best_step"]
+    if checkpoint == "last" or best is None:
+        return last
+    folder = path / CHECKPOINTS / f"step-{best}"
+    try:
+        verify(folder)
+    except ModelError as error:
+        log.warning("%s; taking %s instead", error, last.name)
+        return last
+    return folder
+
+
+def newest_good(run: Path) -> Path:
+    """The newest checkpoint that verifies; corrupt ones are passed over with a warning."""
+    for folder in reversed(checkpoints(run)):
+        try:
+            verify(folder)
+            return folder
+        except DragomanError as error:
+            log.warning("%s; falling back to the checkpoint before", error)
+    raise ModelError(run, "no complete checkpoint yet")
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """Complete checkpoints, oldest first."""
+    return sorted((run / CHECKPOINTS).glob("step-*"), key=step_of)
+
+
+def step_of(folder: Path) -> int:
+    """The step a checkpoint was taken at."""
+    return int(folder.name.removeprefix("step-"))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file."""
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(path, f"corrupt: {error}") from None
+
+
+def weights_sha256(tensors: Mapping[str, Tensor]) -> str:
+    """One hash over names, dtypes, shapes and bytes of the tensors in name order, whatever file they stand in."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        shape = ",".join(map(str, tensor.shape))
+        digest.update(f"{name}\0{str(tensor.dtype).removeprefix('torch.')}\0{shape}\0".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _card_text(card: Card) -> str:
+    return json.dumps(card, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,32 @@
+"""Averaging the last checkpoints of a run into one model (section 6.1)."""
+
+from pathlib import Path
+
+import torch
+
+from dragoman.errors import ModelError
+from dragoman.saved import WEIGHTS, checkpoints, load_model, read_tensors, save_model, step_of, verify
+
+
+def average_last(run: Path, count: int, out: Path) -> list[int]:
+    """Write the mean of the last checkpoints' weights as a model; returns their steps."""
+    if out.exists():
+        raise ModelError(out, "already exists", hint="choose another --out, or remove it first")
+    folders = checkpoints(run)[-count:]
+    if len(folders) < count:
+        raise ModelError(run, f"has {len(folders)} checkpoints, got --last {count}")
+    for folder in folders:
+        verify(folder)
+    newest = load_model(folders[-1])
+    with torch.no_grad():
+        sums = {name: tensor.double() for name, tensor in read_tensors(folders[0] / WEIGHTS).items()}
+        for folder in folders[1:]:
+            for name, tensor in read_tensors(folder / WEIGHTS).items():
+                sums[name] += tensor
+        for name, parameter in newest.model.named_parameters():
+            parameter.copy_(sums[name] / count)
+    steps = [step_of(folder) for folder in folders]
+    card = {name: newest.card[name] for name in ("languages", "data", "step")} | {"averaged": steps}
+    vocabularies = (newest.source_vocabulary, newest.target_vocabulary)
+    save_model(out, newest.model, newest.recipe, vocabularies, card)
+    return steps

@@ -1,0 +1,101 @@
+"""What a run says: a journal of JSON lines, TensorBoard events where that is installed, and a line on the terminal."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+
+JOURNAL = "journal.jsonl"
+STEPS_BETWEEN_LINES = 10
+SECONDS_BETWEEN_LINES = 15.0  # where stderr is no terminal
+
+
+class Journal:
+    """Appends events to the journal; on resuming, what lies beyond the checkpoint is forgotten."""
+
+    def __init__(self, run: Path, step: int, console: Console) -> None:
+        self._console = console
+        self._shown = 0.0
+        _forget_after(run / JOURNAL, step)
+        self._file = (run / JOURNAL).open("a", encoding="utf-8")
+        self._events = _event_writer(run / "tensorboard", step)
+        self._bar = Progress(
+            BarColumn(20), TextColumn("{task.description}"), console=console, transient=True, auto_refresh=False
+        )
+        self._task = self._bar.add_task("starting", total=1.0)
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+        self._file.close()
+        if self._events:
+            self._events.close()
+
+    def write(self, event: str, step: int, values: Mapping[str, Any]) -> None:
+        """One line of the journal, and its numbers as TensorBoard scalars."""
+        self._file.write(json.dumps({"event": event, "step": step, **values}, ensure_ascii=False) + "\n")
+        self._file.flush()
+        for name, value in values.items():
+            if self._events and isinstance(value, int | float):
+                self._events.add_scalar(f"{event}/{name}", value, step)
+
+    def show_step(self, step: int, values: Mapping[str, float], spent: float) -> None:
+        """Show where the run stands: on a terminal in one line that changes, elsewhere now and then."""
+        if step % STEPS_BETWEEN_LINES == 0 or step < STEPS_BETWEEN_LINES:
+            self.write("step", step, values)
+        pause = 0.1 if self._console.is_terminal else SECONDS_BETWEEN_LINES
+        if time.monotonic() - self._shown < pause:
+            return
+        self._shown = time.monotonic()
+        left = values["seconds"] * (1 - spent) / spent if spent else 0.0
+        text = (
+            f"step {step:,}  loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s  "
+            f"rate {values['learning_rate']:.2e}  {left // 60:.0f}:{left % 60:02.0f} left"
+        )
+        if self._console.is_terminal:
+            self._bar.update(self._task, completed=min(1.0, spent), description=text, refresh=True)
+        else:
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        """A line for the reader."""
+        self._console.print(escape(text), highlight=False, soft_wrap=True)
+
+
+def read_journal(run: Path) -> list[dict[str, Any]]:
+    """Every event of a run; a line that a crash cut short is passed over."""
+    events = []
+    for line in (run / JOURNAL).read_text(encoding="utf-8").splitlines():
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            continue
+    return events
+
+
+def _forget_after(journal: Path, step: int) -> None:
+    if journal.is_file():
+        kept = [event for event in read_journal(journal.parent) if event["step"] <= step]
+        new = journal.with_suffix(".new")
+        new.write_text("".join(json.dumps(event, ensure_ascii=False) + "\n" for event in kept), encoding="utf-8")
+        new.replace(journal)
+
+
+def _event_writer(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter  # an extra: dragoman[tensorboard]
+    except ImportError:
+        return None
+    return SummaryWriter(folder, purge_step=step + 1)

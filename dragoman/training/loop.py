@@ -1,0 +1,259 @@
+"""The training loop (section 5): an update at a time, until the budget is spent.
+
+One pair's way: store > batches > loop > transformer > loss.
+"""
+
+import math
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import torch
+from rich.console import Console
+
+from dragoman.data.batches import Update, Updates
+from dragoman.data.store import Data
+from dragoman.errors import ConfigError, DataError, RunError
+from dragoman.models.interface import Model
+from dragoman.recipe import BUDGETS, Recipe
+from dragoman.saved import Card
+from dragoman.training.checkpoints import RunFolder, restore
+from dragoman.training.journal import Journal
+from dragoman.training.loss import summed_loss
+from dragoman.training.schedule import Progress, learning_rate, spent
+from dragoman.training.validation import validate
+
+# Logits are the largest tensor; how much of the memory they may take at first.
+CPU_LOGITS_BYTES = 1 << 30
+GPU_LOGITS_SHARE = 1 / 16
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    progress: Progress
+    checkpoint: Path | None
+    signal: int | None = None  # which one stopped it, if one did
+
+
+def train(
+    run: RunFolder,
+    recipe: Recipe,
+    data: Data,
+    model: Model,
+    card: Card,
+    checkpoint: Path | None,
+    console: Console,
+) -> Outcome:
+    """Train a model, from a checkpoint on if there is one, until the budget is spent or somebody stops it."""
+    torch.manual_seed(recipe.training.seed)
+    trainer = Trainer(model, recipe, data)
+    progress = restore(checkpoint, model, trainer.optimizer) if checkpoint else Progress()
+    with Journal(run.path, progress.step, console) as journal, stop_request() as stopped_by:
+        trainer.introduce(journal, progress)
+        clock = Clock(progress, counts_first=not recipe.training.compile)
+        for update in trainer.updates_from(progress):
+            values = trainer.take_step(update, progress)
+            clock.tick()
+            journal.show_step(progress.step, values, spent(progress, recipe.training))
+            ended = spent(progress, recipe.training) >= 1
+            if ended or progress.step % recipe.training.save_every == 0:
+                ended |= trainer.validate(journal, progress)
+                clock.tick()
+            if ended or stopped_by() or progress.step % recipe.training.save_every == 0:
+                vocabularies = (data.source_vocabulary, data.target_vocabulary)
+                checkpoint = run.save(model, trainer.optimizer, recipe, vocabularies, card, progress)
+                journal.write("saved", progress.step, {"folder": checkpoint.name})
+            if ended or stopped_by():
+                journal.write("ended", progress.step, {"seconds": progress.seconds, "signal": stopped_by()})
+                break
+    return Outcome(progress, checkpoint, stopped_by())
+
+
+class Trainer:
+    """A model, its optimiser and its data."""
+
+    def __init__(self, model: Model, recipe: Recipe, data: Data) -> None:
+        config = recipe.training
+        if not any(getattr(config, budget) for budget in BUDGETS):
+            raise ConfigError("training", "no budget: set training.steps, training.epochs or training.minutes")
+        if config.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic only with this
+            torch.use_deterministic_algorithms(True)
+        self.model = model.train()
+        self.recipe = recipe
+        self.data = data
+        self.updates = Updates(
+            data.train, config.batch_tokens, config.row_length, config.seed, model.keeps_packed_sentences_apart
+        )
+        self.tokens_an_epoch = int(self.updates.lengths[self.updates.fitting, 1].sum())
+        betas = (config.beta1, config.beta2)
+        self.optimizer = torch.optim.Adam(model.parameters(), betas=betas, eps=config.epsilon, fused=True)
+        self.loss: Callable[..., torch.Tensor] = torch.compile(summed_loss) if config.compile else summed_loss
+        self.precision = torch.bfloat16 if uses_bf16(config.precision, model.device) else torch.float32
+
+    def introduce(self, journal: Journal, progress: Progress) -> None:
+        """Say what will be trained on what."""
+        updates, left_out = self.updates, self.updates.left_out
+        if len(updates.fitting) == 0:
+            raise DataError("training.row_length", f"every pair is longer than a row of {updates.target_length}")
+        if left_out:
+            journal.say(
+                f"warning: {left_out:,} of {len(updates.store):,} pairs are longer than a row of "
+                f"{updates.target_length} and are left out; training.row_length makes rows longer"
+            )
+        if progress.rows_at_once is None:
+            progress.rows_at_once = self._rows_that_should_fit()
+        values = {
+            "recipe": self.recipe.hash,
+            "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
+            "device": str(self.model.device),
+            "precision": str(self.precision).removeprefix("torch."),
+            "threads": torch.get_num_threads(),
+        }
+        journal.write("started", progress.step, values)
+        journal.say(
+            f"{values['parameters']:,} parameters, {len(updates.fitting):,} pairs, {values['precision']} on "
+            f"{values['device']}, recipe {values['recipe']}" + (f", from step {progress.step:,}" * (progress.step > 0))
+        )
+
+    def updates_from(self, progress: Progress) -> Iterator[Update]:
+        """Updates from where the run stands, epoch after epoch."""
+        while True:
+            yield from self.updates.epoch(progress.epoch, progress.position)
+            progress.epoch, progress.position, progress.epoch_share = progress.epoch + 1, 0, 0.0
+
+    def take_step(self, update: Update, progress: Progress) -> dict[str, float]:
+        """One update of the weights; returns what the journal wants to know."""
+        config, begun = self.recipe.training, time.perf_counter()
+        loss = self._gradients(update, progress)
+        norm = self._gradient_norm()
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            named = ", ".join(map(str, update.pairs[:10])) + (", ..." if len(update.pairs) > 10 else "")
+            raise RunError(
+                f"step {progress.step + 1}",
+                f"the loss is not finite, got loss {loss} and gradient norm {norm} "
+                f"(epoch {progress.epoch}, update {progress.position}, pairs {named})",
+                hint="nothing was changed: the last checkpoint is whole; try a lower training.peak or training.clip",
+            )
+        rate = learning_rate(config, self.recipe.model.width, progress.step + 1, spent(progress, config))
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        progress.step += 1
+        progress.position += 1
+        progress.epoch_share = min(1.0, progress.epoch_share + update.target_tokens / self.tokens_an_epoch)
+        tokens_per_second = update.target_tokens / (time.perf_counter() - begun)
+        return {
+            "loss": loss,
+            "learning_rate": rate,
+            "gradient_norm": norm,
+            "tokens_per_second": tokens_per_second,
+            "seconds": progress.seconds,
+            "epoch": progress.epoch,
+        }
+
+    def validate(self, journal: Journal, progress: Progress) -> bool:
+        """Validate, remember the best, and say whether patience has run out."""
+        if self.data.valid is None:
+            return False
+        result = validate(self.model, self.data, self.recipe)
+        if progress.best_score is None or result.bleu > progress.best_score:
+            progress.best_score, progress.best_step, progress.stale = result.bleu, progress.step, 0
+        else:
+            progress.stale += 1
+        values = {"loss": result.loss, "bleu": result.bleu, "best": progress.best_score}
+        journal.write("validation", progress.step, values | {"samples": [vars(each) for each in result.samples]})
+        journal.say(f"step {progress.step:,}: validation loss {result.loss:.3f}, BLEU {result.bleu:.1f}")
+        for sample in result.samples:
+            journal.say(f"  {sample.source}  ->  {sample.translation}  (reference: {sample.reference})")
+        patience = self.recipe.training.patience
+        return patience is not None and progress.stale >= patience
+
+    def _gradients(self, update: Update, progress: Progress) -> float:
+        """The gradient of the mean loss over the update's real target tokens, as many rows at once as fit."""
+        while True:
+            try:
+                return self._accumulate(update, progress.rows_at_once or len(update.batch))
+            except RuntimeError as error:
+                if not is_out_of_memory(error) or (progress.rows_at_once or 1) == 1:
+                    raise
+            progress.rows_at_once = max(1, (progress.rows_at_once or 2) // 2)
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+    def _accumulate(self, update: Update, rows_at_once: int) -> float:
+        self.optimizer.zero_grad()
+        device, total = self.model.device, 0.0
+        for first in range(0, len(update.batch), rows_at_once):
+            rows = update.batch.rows(first, first + rows_at_once).to(device)
+            with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
+                loss = self.loss(self.model, rows, self.recipe.training.smoothing) / update.target_tokens
+            loss.backward()
+            total += loss.item()
+        return total
+
+    def _gradient_norm(self) -> float:
+        clip = self.recipe.training.clip
+        return float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), math.inf if clip is None else clip))
+
+    def _rows_that_should_fit(self) -> int:
+        device = self.model.device
+        memory = CPU_LOGITS_BYTES
+        if device.type == "cuda":
+            memory = int(torch.cuda.get_device_properties(device).total_memory * GPU_LOGITS_SHARE)
+        a_row = self.updates.target_length * len(self.data.target_vocabulary) * 4
+        return min(self.updates.rows_an_update, max(1, memory // a_row))
+
+
+class Clock:
+    """Adds up the seconds of a run, over all of its resumptions."""
+
+    def __init__(self, progress: Progress, counts_first: bool) -> None:
+        self.progress = progress
+        self._last = time.monotonic() if counts_first else None
+
+    def tick(self) -> None:
+        """Count the time since the last tick."""
+        now = time.monotonic()
+        self.progress.seconds += now - self._last if self._last is not None else 0.0
+        self._last = now
+
+
+@contextmanager
+def stop_request() -> Iterator[Callable[[], int | None]]:
+    """The first Ctrl-C or SIGTERM asks the run to save and stop; the second stops it at once."""
+    received: list[int] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, remember) for number in numbers]
+    try:
+        yield lambda: received[0] if received else None
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def uses_bf16(precision: str, device: torch.device) -> bool:
+    """Whether to multiply in bf16: where it was asked for, or where the hardware has it."""
+    if precision != "auto":
+        return precision == "bf16"
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return False
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether an error of torch's means that memory ran out, on a GPU or on the CPU."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

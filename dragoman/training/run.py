@@ -1,0 +1,86 @@
+"""Set up a run: a fresh one, one that goes on where it stopped, or one that begins with another model's weights."""
+
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from dragoman.data.prepare import encode_anew
+from dragoman.data.store import Data, open_data
+from dragoman.errors import ConfigError, DataError, ModelError
+from dragoman.recipe import BUDGETS, Recipe
+from dragoman.saved import RECIPE, SavedModel, build_model, load_model, newest_good, read_card, read_recipe_file
+from dragoman.training.checkpoints import RunFolder
+from dragoman.training.loop import Outcome, train
+
+# What may change when a run goes on: how long it goes on, and what it says and keeps meanwhile.
+MAY_CHANGE = {*BUDGETS, "save_every", "keep_last", "patience", "samples"}
+
+
+def run_training(
+    recipe: Recipe,
+    data_folder: Path,
+    out: Path,
+    device: torch.device,
+    console: Console,
+    resume: bool = False,
+    start: Path | None = None,
+) -> Outcome:
+    """Train as the recipe says; the run folder is locked meanwhile."""
+    run = RunFolder(out)
+    _check_folder(run, resume)
+    data = open_data(data_folder)
+    begun = load_model(start) if start else None
+    with run.lock():
+        if begun:
+            data = _in_the_words_of(begun, data, out / "data")
+            model_section = begun.recipe.model.model_copy(update={"dropout": recipe.model.dropout})
+            recipe = recipe.model_copy(update={"model": model_section, "data": begun.recipe.data})
+        else:
+            recipe = recipe.with_values({"data": data.manifest.config}, data_folder)
+        checkpoint = newest_good(out) if resume else None
+        if checkpoint:
+            _check_same(checkpoint, recipe, data)
+        (out / RECIPE).write_text(recipe.toml(), encoding="utf-8")
+        torch.manual_seed(recipe.training.seed)
+        model = build_model(recipe, len(data.source_vocabulary), len(data.target_vocabulary))
+        if begun:
+            model.load_state_dict(begun.model.state_dict())
+        card = {"languages": data.manifest.languages, "data": data.manifest.sha256}
+        return train(run, recipe, data, model.to(device), card, checkpoint, console)
+
+
+def _check_folder(run: RunFolder, resume: bool) -> None:
+    if resume and not run.has_checkpoints:
+        raise ModelError(run.path, "nothing to resume: no checkpoint there")
+    if not resume and run.has_checkpoints:
+        hint = "go on with --resume, choose another --out, or remove the folder"
+        raise ModelError(run.path, "holds a run already", hint=hint)
+    if not resume and run.path.exists() and not run.is_ours:
+        raise ModelError(run.path, "is in use for something else", hint="choose another --out")
+
+
+def _check_same(checkpoint: Path, recipe: Recipe, data: Data) -> None:
+    """A run that goes on is the same run: the same recipe, but for what may change, on the same data."""
+    before = read_recipe_file(checkpoint)
+    changed = [
+        f"'{section}.{key}' was {old!r}, got {getattr(getattr(recipe, section), key)!r}"
+        for section, values in before.model_dump().items()
+        for key, old in values.items()
+        if key not in MAY_CHANGE and getattr(getattr(recipe, section), key) != old
+    ]
+    if changed:
+        raise ConfigError(checkpoint.parent.parent, "\n".join(changed), hint="a run goes on with its own recipe")
+    if read_card(checkpoint)["data"] != data.manifest.sha256:
+        hint = "train on it in a new folder: dragoman train ... --from THIS_RUN --out NEW"
+        raise DataError(checkpoint.parent.parent, "the data is not what the run was trained on", hint=hint)
+
+
+def _in_the_words_of(begun: SavedModel, data: Data, folder: Path) -> Data:
+    """The data in the pieces of the model that goes on."""
+    vocabularies = (begun.source_vocabulary, begun.target_vocabulary)
+    if (data.source_vocabulary.proto, data.target_vocabulary.proto) == tuple(v.proto for v in vocabularies):
+        return data
+    if not folder.exists():
+        encode_anew(data, vocabularies, begun.recipe.data, folder)
+    return open_data(folder)

@@ -1,0 +1,49 @@
+"""What a model is worth while it learns: loss without smoothing, BLEU, and a few translations to look at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from dragoman.data.store import Data
+from dragoman.decoding.translator import Translator
+from dragoman.evaluation.metrics import plain_bleu
+from dragoman.models.interface import Model
+from dragoman.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sentence of the validation set with what the model makes of it."""
+
+    source: str
+    reference: str
+    translation: str
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The result of one validation."""
+
+    loss: float
+    bleu: float
+    samples: Sequence[Sample]
+
+
+def validate(model: Model, data: Data, recipe: Recipe) -> Validation:
+    """Score and translate the validation set (greedily: it is done often)."""
+    assert data.valid is not None
+    pairs = [data.valid.pair(number) for number in range(len(data.valid))]
+    sources = data.source_vocabulary.decode([source for source, _ in pairs])
+    references = data.target_vocabulary.decode([target for _, target in pairs])
+    decoding = recipe.decoding.model_copy(update={"beam": 1})
+    translator = Translator([model], data.source_vocabulary, data.target_vocabulary, decoding)
+    was_training = model.training
+    model.eval()
+    with torch.inference_mode():
+        scores = translator.score(sources, references)
+        translations = [each.text for each in translator.translate(sources)]
+    model.train(was_training)
+    loss = -sum(each.log_probability for each in scores) / sum(each.pieces for each in scores)
+    shown = list(map(Sample, sources, references, translations))[: recipe.training.samples]
+    return Validation(loss, plain_bleu(translations, references), shown)
