@@ -37,8 +37,10 @@ class Side:
 
     def to(self, device: torch.device) -> "Side":
         """The same side on another device."""
-        move = {"device": device, "non_blocking": True}
-        return Side(self.ids.to(**move), self.segments.to(**move), self.positions.to(**move))
+        ids, segments, positions = (
+            tensor.to(device, non_blocking=True) for tensor in (self.ids, self.segments, self.positions)
+        )
+        return Side(ids, segments, positions)
 
     def rows(self, first: int, last: int) -> "Side":
         """The rows from first up to, not including, last."""

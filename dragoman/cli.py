@@ -121,7 +121,7 @@ def train(
     data: Annotated[Path, typer.Option(help="A data folder made by `dragoman prepare`.")],
     out: Annotated[Path, typer.Option(help="The run folder.")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run stopped.")] = False,
-    start: Annotated[Path | None, typer.Option("--from", help="Begin with this model's weights and vocabulary.")] = None,
+    start: Annotated[Path | None, typer.Option("--from", help="Begin with this model and its vocabulary.")] = None,
     device: Device = "auto",
     threads: Threads = None,
     overrides: Overrides = None,

@@ -27,15 +27,18 @@ class Cleaner:
     def clean(self, pair: Pair) -> tuple[str, str] | None:
         """The pair as text, or None if it is dropped."""
         if self.invalid == "drop" and not _is_utf8(pair):
-            return self._drop("not UTF-8")
+            self.dropped["not UTF-8"] += 1
+            return None
         source = decode_line(pair.source, pair.files[0], pair.line)
         target = decode_line(pair.target, pair.files[1], pair.line)
         reason = self._judge(source, target)
-        return self._drop(reason) if reason else (source, target)
+        if reason:
+            self.dropped[reason] += 1
+        return None if reason else (source, target)
 
     def count_too_long(self) -> None:
         """Count a pair that turned out too long once it was in pieces."""
-        self._drop("too long")
+        self.dropped["too long"] += 1
 
     def _judge(self, source: str, target: str) -> Reason | None:
         short, long = sorted((len(source), len(target)))
@@ -50,9 +53,6 @@ class Cleaner:
             return "duplicate"
         self._seen.add(digest)
         return None
-
-    def _drop(self, reason: Reason) -> None:
-        self.dropped[reason] += 1
 
 
 def _is_utf8(pair: Pair) -> bool:

@@ -3,18 +3,18 @@
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple
 
 from babel.localedata import exists
 
 from dragoman.errors import DataError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_OPENERS = {".gz": gzip.open, ".xz": lzma.open}
+_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 class Pair(NamedTuple):
@@ -65,7 +65,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
 def open_text(path: Path) -> Iterator[IO[bytes]]:
     """Open a file by its suffix; what goes wrong with it becomes an error that names it."""
     try:
-        with cast(IO[bytes], _OPENERS.get(path.suffix, open)(path, "rb")) as file:
+        with _OPENERS.get(path.suffix, open)(path, "rb") as file:
             yield file
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
         raise DataError(path, f"not a whole {path.suffix} file: {error}") from None

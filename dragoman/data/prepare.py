@@ -82,7 +82,8 @@ def encode_anew(data: Data, vocabularies: tuple[Vocabulary, Vocabulary], config:
             writer = StoreWriter(folder, split, size)
             for first in range(0, len(store), LINES_AT_ONCE):
                 pairs = [store.pair(number) for number in range(first, min(first + LINES_AT_ONCE, len(store)))]
-                sides = zip(old, vocabularies, zip(*pairs, strict=True), strict=True)
+                ids = [[side.tolist() for side in column] for column in zip(*pairs, strict=True)]
+                sides = zip(old, vocabularies, ids, strict=True)
                 recoded = [new.encode(before.decode(side)) for before, new, side in sides]
                 for source, target in zip(*recoded, strict=True):
                     writer.add(source, target)
@@ -127,9 +128,7 @@ def _write_clean_text(
     return cleaner
 
 
-def _learn_vocabularies(
-    folder: Path, config: DataConfig, say: Callable[[str], None]
-) -> tuple[Vocabulary, Vocabulary]:
+def _learn_vocabularies(folder: Path, config: DataConfig, say: Callable[[str], None]) -> tuple[Vocabulary, Vocabulary]:
     say(f"learning {config.vocabulary:,} pieces ({config.algorithm})")
 
     def learn(*sides: str) -> bytes:
@@ -164,7 +163,7 @@ def _encode(
                 writer.add(source, target)
     for side in SIDES:
         (folder / f"{split}.{side}.txt").unlink()
-    return writer.close(dict(cleaner.dropped))
+    return writer.close({str(reason): count for reason, count in cleaner.dropped.items()})
 
 
 def _finish(

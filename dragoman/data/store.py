@@ -93,7 +93,8 @@ class StoreWriter:
         """Finish the files and say what they hold."""
         self._ids.close()
         self._offsets_path.write_bytes(np.array(self._offsets, dtype="<u8").tobytes())
-        return Split(len(self._offsets) // 2, *self.tokens, dropped)
+        source_tokens, target_tokens = self.tokens
+        return Split(len(self._offsets) // 2, source_tokens, target_tokens, dropped)
 
 
 @dataclass(frozen=True)

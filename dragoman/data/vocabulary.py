@@ -49,7 +49,7 @@ class Vocabulary:
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The text of each list of ids; BOS, EOS and padding have none."""
-        return [str(self._processor.decode([int(id) for id in each if id > EOS])) for each in ids]
+        return [str(self._processor.decode([id for id in each if id > EOS])) for each in ids]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces as SentencePiece writes them."""
@@ -71,9 +71,7 @@ class Vocabulary:
         return processor
 
 
-def train_vocabulary(
-    lines: Callable[[], Iterable[str]], size: int, algorithm: Algorithm, byte_fallback: bool
-) -> bytes:
+def train_vocabulary(lines: Callable[[], Iterable[str]], size: int, algorithm: Algorithm, byte_fallback: bool) -> bytes:
     """Learn `size` pieces from the lines, which are read twice; specials and byte pieces come on top."""
     extra = SPECIALS + (BYTES if byte_fallback else 0)
     rare = _characters_without_room(lines(), size)

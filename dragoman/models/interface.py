@@ -55,9 +55,7 @@ class Model(nn.Module, ABC):
         """The state of B*beam hypotheses that hold nothing yet."""
 
     @abstractmethod
-    def step(
-        self, tokens: Int[Tensor, " N"], state: State, memory: Memory
-    ) -> tuple[Float[Tensor, "N V"], State]:
+    def step(self, tokens: Int[Tensor, " N"], state: State, memory: Memory) -> tuple[Float[Tensor, "N V"], State]:
         """Logits of each hypothesis's next token; may write into the state, which the caller gives up."""
 
     @abstractmethod

@@ -86,9 +86,7 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.place = norm
 
-    def forward(
-        self, x: Float[Tensor, "B Q D"], sublayer: Callable[[Tensor], Tensor]
-    ) -> Float[Tensor, "B Q D"]:
+    def forward(self, x: Float[Tensor, "B Q D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B Q D"]:
         """Carry x past the sublayer."""
         if self.place == "post":
             return self.norm(x + self.dropout(sublayer(x)))

@@ -34,9 +34,7 @@ class Positions(nn.Module):
             case "none":
                 self.table = None
 
-    def forward(
-        self, embedded: Float[Tensor, "B S D"], positions: Int[Tensor, "B S"]
-    ) -> Float[Tensor, "B S D"]:
+    def forward(self, embedded: Float[Tensor, "B S D"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
         """Embeddings with their positions."""
         if self.table is None:
             return embedded

@@ -6,7 +6,7 @@ W beam width, N = B*W hypotheses.
 
 from functools import partial
 from math import sqrt
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -89,7 +89,7 @@ class Transformer(Model):
         """Read the source; the decoder's view of it, keys and values of each layer, is computed here once."""
         states = self._encode(source, weights)
         parts: dict[str, Tensor] = {}
-        for number, layer in enumerate(self.decoder):
+        for number, layer in enumerate(cast(list[DecoderLayer], self.decoder)):
             parts[f"keys.{number}"], parts[f"values.{number}"] = layer.cross_attention.keys_values(states)
         return Memory(states, source.segments, parts)
 
@@ -103,9 +103,7 @@ class Transformer(Model):
                 state[f"{name}.{number}"] = memory.states.new_zeros(hypotheses, heads, 0, channels)
         return state
 
-    def step(
-        self, tokens: Int[Tensor, " N"], state: State, memory: Memory
-    ) -> tuple[Float[Tensor, "N V"], State]:
+    def step(self, tokens: Int[Tensor, " N"], state: State, memory: Memory) -> tuple[Float[Tensor, "N V"], State]:
         """Write one token behind each hypothesis; everything written so far is visible."""
         x = self._embed(self.target_embedding, tokens[:, None], state["position"][:, None])
         memory_visible = memory.segments[:, None] > 0
@@ -141,7 +139,7 @@ class Transformer(Model):
         visible = same_segment(target.segments, target.segments) & earlier
         memory_visible = same_segment(target.segments, batch.source.segments)
         x = self._embed(self.target_embedding, target.ids, target.positions)
-        for layer in self.decoder:
+        for layer in cast(list[DecoderLayer], self.decoder):
             seen = layer.cross_attention.keys_values(states)
             x = layer(x, visible, seen, memory_visible, weights=weights)
         return self.decoder_norm(x)

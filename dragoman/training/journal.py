@@ -59,10 +59,10 @@ class Journal:
         if time.monotonic() - self._shown < pause:
             return
         self._shown = time.monotonic()
-        left = values["seconds"] * (1 - spent) / spent if spent else 0.0
+        left = round(values["seconds"] * (1 - spent) / spent) if spent else 0
         text = (
             f"step {step:,}  loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s  "
-            f"rate {values['learning_rate']:.2e}  {left // 60:.0f}:{left % 60:02.0f} left"
+            f"rate {values['learning_rate']:.2e}  {left // 60}:{left % 60:02} left"
         )
         if self._console.is_terminal:
             self._bar.update(self._task, completed=min(1.0, spent), description=text, refresh=True)

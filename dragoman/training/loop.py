@@ -195,7 +195,7 @@ class Trainer:
             rows = update.batch.rows(first, first + rows_at_once).to(device)
             with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
                 loss = self.loss(self.model, rows, self.recipe.training.smoothing) / update.target_tokens
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             total += loss.item()
         return total
 

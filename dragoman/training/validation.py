@@ -34,8 +34,8 @@ def validate(model: Model, data: Data, recipe: Recipe) -> Validation:
     """Score and translate the validation set (greedily: it is done often)."""
     assert data.valid is not None
     pairs = [data.valid.pair(number) for number in range(len(data.valid))]
-    sources = data.source_vocabulary.decode([source for source, _ in pairs])
-    references = data.target_vocabulary.decode([target for _, target in pairs])
+    sources = data.source_vocabulary.decode([source.tolist() for source, _ in pairs])
+    references = data.target_vocabulary.decode([target.tolist() for _, target in pairs])
     decoding = recipe.decoding.model_copy(update={"beam": 1})
     translator = Translator([model], data.source_vocabulary, data.target_vocabulary, decoding)
     was_training = model.training
