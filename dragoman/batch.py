@@ -6,7 +6,6 @@ Axes: B rows, S source positions, T target positions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from jaxtyping import Int
@@ -25,7 +24,7 @@ class Side:
     positions: Int[Tensor, "B S"]  # restarting with every sentence
 
     @classmethod
-    def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
+    def of(cls, sentences: Sequence[Sequence[int]]) -> "Side":
         """One sentence a row, padded on the right to the longest."""
         length = max(map(len, sentences))
         ids = torch.full((len(sentences), length), PAD)
@@ -56,7 +55,7 @@ class Batch:
     labels: Int[Tensor, "B T"]
 
     @classmethod
-    def of(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Self:
+    def of(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> "Batch":
         """One pair a row, from plain ids without BOS and EOS."""
         labels = Side.of([[*target, EOS] for target in targets]).ids
         shifted = Side.of([[BOS, *target] for target in targets])

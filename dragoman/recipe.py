@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -63,7 +63,7 @@ class Recipe(Section):
     decoding: DecodingConfig = DecodingConfig()
 
     @model_validator(mode="after")
-    def _rows_have_positions(self) -> Self:
+    def _rows_have_positions(self) -> "Recipe":
         if self.training.row_length > self.model.longest:
             raise ValueError(
                 f"'training.row_length' = {self.training.row_length} is more than "

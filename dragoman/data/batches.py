@@ -68,7 +68,7 @@ class Updates:
         labels = np.full((shape, self.target_length), PAD, dtype=np.int64)
         for row, pairs in enumerate(rows):
             for segment, pair in enumerate(pairs, start=1):
-                source_ids, target_ids = self.store.pair(pair)
+                source_ids, target_ids = (side.tolist() for side in self.store.pair(pair))
                 source.append(row, segment, [*source_ids, EOS])
                 start, end = target.append(row, segment, [BOS, *target_ids])
                 labels[row, start : end - 1] = target_ids

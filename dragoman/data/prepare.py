@@ -28,7 +28,7 @@ LINES_AT_ONCE = 10_000
 class DataConfig(Section):
     """The [data] section of a recipe: how text becomes pieces; settled here, and kept with the model."""
 
-    vocabulary: int = Field(37000, ge=1)  # learned pieces; specials and byte pieces come on top
+    vocabulary: int = Field(37000, ge=2)  # learned pieces; specials and byte pieces come on top
     algorithm: Algorithm = "bpe"
     shared: bool = True  # one vocabulary for both languages
     byte_fallback: bool = True  # what no piece covers is spelled in bytes

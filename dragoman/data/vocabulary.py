@@ -114,9 +114,10 @@ def train_vocabulary(lines: Callable[[], Iterable[str]], size: int, algorithm: A
 
 
 def _characters_without_room(lines: Iterable[str], size: int) -> dict[int, str]:
-    """Single characters may take three quarters of the pieces; the rarest beyond that are left to the bytes."""
+    """Every character is a piece, so the rarest beyond the size asked for are left to the bytes."""
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(line)
-    room = max(1, size * 3 // 4 - 1)  # one of them is the blank
+    counts.pop(" ", None)
+    room = size - 1  # one piece is the blank
     return {ord(character): UNLEARNED for character, _ in counts.most_common()[room:]}

@@ -6,7 +6,7 @@ W beam width, N = B*W hypotheses.
 
 from functools import partial
 from math import sqrt
-from typing import Literal, Self, cast
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -37,7 +37,7 @@ class TransformerConfig(Section):
     longest: int = Field(1024, ge=1)  # positions a sentence may take
 
     @model_validator(mode="after")
-    def _heads_divide_width(self) -> Self:
+    def _heads_divide_width(self) -> "TransformerConfig":
         if None in (self.key_width, self.value_width) and self.width % self.heads:
             raise ValueError(
                 f"'model.heads' = {self.heads} does not divide 'model.width' = {self.width}: "

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -30,7 +30,7 @@ class Journal:
         )
         self._task = self._bar.add_task("starting", total=1.0)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Journal":
         if self._console.is_terminal:
             self._bar.start()
         return self
