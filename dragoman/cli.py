@@ -7,11 +7,7 @@ Data goes to stdout, everything else to stderr. Exit codes: 0; 2 for the caller'
 import errno
 import json
 import logging
-import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -23,8 +19,6 @@ from dragoman.errors import ConfigError, DragomanError, RunError
 
 if TYPE_CHECKING:
     from dragoman.decoding.translator import Translator
-
-LINES_AT_ONCE = 1024  # a window of a stream: enough to batch by length, little enough for endless input
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -89,6 +83,8 @@ def prepare(
     source_language: Annotated[str | None, typer.Option(help="Else from the file's suffix.")] = None,
     target_language: Annotated[str | None, typer.Option(help="Else from the file's suffix.")] = None,
     as_json: AsJson = False,
+    device: Device = "auto",
+    threads: Threads = None,
     overrides: Overrides = None,
 ) -> None:
     """Turn parallel text (plain, .gz or .xz) into a data folder to train on."""
@@ -98,6 +94,7 @@ def prepare(
     from dragoman.data.prepare import prepare as prepare_data
     from dragoman.recipe import read_recipe
 
+    _place(device, threads)
     words = [*(overrides or []), *([f"data.vocabulary={vocabulary}"] if vocabulary is not None else [])]
     config = read_recipe(recipe or "base", words).data
     if bool(valid_source) != bool(valid_target):
@@ -130,9 +127,8 @@ def train(
     from dragoman.recipe import read_recipe
     from dragoman.training.run import run_training
 
-    _set_threads(threads)
-    console = _console()
-    outcome = run_training(read_recipe(recipe, overrides or []), data, out, _device(device), console, resume, start)
+    place, console = _place(device, threads), _console()
+    outcome = run_training(read_recipe(recipe, overrides or []), data, out, place, console, resume, start)
     if outcome.signal is not None:
         where = f"saved {outcome.checkpoint.name}" if outcome.checkpoint else "nothing to save yet"
         console.print(f"stopped: {where}; go on with the same command and --resume", highlight=False)
@@ -163,15 +159,15 @@ def translate(
     """Translate lines: exactly one line out for each line in, in order, empty for empty."""
     from dragoman.decoding.sampling import Sampling
     from dragoman.decoding.steps import show_steps
+    from dragoman.streams import LINES_AT_ONCE, open_input, open_output, windows
 
     if sample and prefix is not None:
         raise ConfigError("--sample", "cannot be combined with --prefix")
-    _set_threads(threads)
     how = Sampling(temperature, top_k, top_p) if sample else None
-    translator = _load([model, *(ensemble or [])], device, checkpoint, beam, alpha)
+    translator = _load([model, *(ensemble or [])], _place(device, threads), checkpoint, beam, alpha)
     window = 1 if steps or (input is None and sys.stdin.isatty()) else LINES_AT_ONCE
-    with _open_input(input) as lines, _open_output(output) as write:
-        for number, texts in _windows(lines, window):
+    with open_input(input) as lines, open_output(output) as write:
+        for number, texts in windows(lines, window):
             if steps:
                 write(f"{step}\n" for step in show_steps(translator, texts[0]))
                 continue
@@ -196,8 +192,7 @@ def score(
     """Print how likely the model finds each given translation: its score, a line each."""
     from dragoman.data.corpora import read_text_pairs
 
-    _set_threads(threads)
-    translator = _load([model], device, checkpoint, None, None)
+    translator = _load([model], _place(device, threads), checkpoint, None, None)
     sources, targets = read_text_pairs(source, target)
     for each in translator.score(sources, targets):
         print(f"{each.normalised(translator.decoding.alpha):.6f}")
@@ -223,15 +218,16 @@ def evaluate(
     from dragoman.evaluation.report import evaluate as evaluate_model
     from dragoman.evaluation.report import keep_in_card
     from dragoman.saved import find_model, read_card
+    from dragoman.streams import open_output
 
-    _set_threads(threads)
     sources, references = read_text_pairs(source, target)
     folder = find_model(model, checkpoint)
-    translator = _load([folder], device, None, beam, alpha)
+    translator = _load([folder], _place(device, threads), None, beam, alpha)
     report, translations = evaluate_model(translator, sources, references, read_card(folder)["recipe"], source.name)
     keep_in_card(folder, report)
     if output is not None:
-        output.write_text("".join(line + "\n" for line in translations), encoding="utf-8")
+        with open_output(output) as write:
+            write(f"{line}\n" for line in translations)
     print(json.dumps(asdict(report)) if as_json else report.summary())
 
 
@@ -240,10 +236,13 @@ def average(
     run: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
     last: Annotated[int, typer.Option(min=1, help="How many checkpoints.")] = 5,
+    device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """Average the last checkpoints of a run into one model (section 6.1 of the paper)."""
     from dragoman.training.average import average_last
 
+    _place(device, threads)
     steps = average_last(run, last, out)
     _console().print(f"averaged steps {', '.join(map(str, steps))} into {out}", highlight=False)
 
@@ -254,10 +253,13 @@ def inspect(
     vocabulary: Annotated[int | None, typer.Option(help="Of a recipe: count with this many pieces.")] = None,
     checkpoint: Checkpoint = None,
     as_json: AsJson = False,
+    device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """Say what a recipe or a model is: parameters by part, memory, operations a token, step and scores."""
     from dragoman.inspection import inspect_model, inspect_recipe, summary
 
+    _place(device, threads)
     found: dict[str, Any]
     found = inspect_model(Path(what), checkpoint) if Path(what).is_dir() else inspect_recipe(what, vocabulary)
     print(json.dumps(found, ensure_ascii=False) if as_json else summary(found))
@@ -276,84 +278,35 @@ def demo(
     """Train a translator for dates, money, lists and more from nothing in a few minutes, and show it."""
     from dragoman.demo import run_demo
 
-    _set_threads(threads)
-    result = run_demo(source, target, minutes, out, _device(device), _console())
+    result = run_demo(source, target, minutes, out, _place(device, threads), _console())
     if as_json:
         print(json.dumps(result))
 
 
 def _load(
-    paths: list[Path], device: str, checkpoint: str | None, beam: int | None, alpha: float | None
+    paths: list[Path], device: Any, checkpoint: str | None, beam: int | None, alpha: float | None
 ) -> "Translator":
     from dragoman.decoding.translator import load
 
-    _device(device)
-    translator = load(*paths, device=device, checkpoint=checkpoint)
+    translator = load(*paths, device=str(device), checkpoint=checkpoint)
     given = {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
     translator.decoding = translator.decoding.model_copy(update=given)
     return translator
 
 
-def _device(name: str) -> Any:
+def _place(device: str, threads: int | None) -> Any:
+    """Set the threads, and say which device is meant."""
     import torch
 
     from dragoman.models.interface import choose_device
 
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(name, True):
-        raise ConfigError("--device", f"no such device on this machine, got {name}", hint="use --device auto")
-    return choose_device(name)
-
-
-def _set_threads(threads: int | None) -> None:
     if threads is not None:
-        import torch
-
         torch.set_num_threads(threads)
+    return choose_device(device)
 
 
 def _console() -> Console:
     return Console(stderr=True, soft_wrap=True)
-
-
-def _windows(lines: Iterator[str], size: int) -> Iterator[tuple[int, list[str]]]:
-    """Lines in windows, each with the number of lines before it."""
-    before = 0
-    while window := list(islice(lines, size)):
-        yield before, window
-        before += len(window)
-
-
-@contextmanager
-def _open_input(path: Path | None) -> Iterator[Iterator[str]]:
-    from dragoman.data.corpora import decode_line, read_lines
-
-    lines = read_lines(path) if path else (line.removesuffix(b"\n").removesuffix(b"\r") for line in sys.stdin.buffer)
-    yield (decode_line(line, path or Path("stdin"), number) for number, line in enumerate(lines, start=1))
-
-
-@contextmanager
-def _open_output(path: Path | None) -> Iterator[Callable[[Iterable[str]], None]]:
-    """Write to stdout as lines come, or to a file that has its name only when it is whole."""
-    part = path.with_name(f".{path.name}.{os.getpid()}") if path else None
-    file = part.open("wb") if part else sys.stdout.buffer
-
-    def write(texts: Iterable[str]) -> None:
-        for text in texts:
-            file.write(text.encode())
-        file.flush()
-
-    try:
-        yield write
-        if part and path:
-            file.close()
-            part.replace(path)
-    except BrokenPipeError:
-        # Whoever read our output has gone: end quietly, and keep Python from flushing into the closed pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    finally:
-        if part:
-            part.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ class DecodingConfig(Section):
     beam: int = Field(4, ge=1)
     alpha: float = Field(0.6, ge=0)  # length penalty of Wu et al. 2016
     extra: int = Field(50, ge=0)  # output pieces allowed beyond the input's
+    longest: int = Field(250, ge=1)  # input pieces translated at once; a longer text is translated in parts
 
 
 class Recipe(Section):
@@ -102,11 +103,12 @@ def find_recipe(name: str | Path) -> Path:
     path = Path(name)
     if path.is_file():
         return path
+    preset = Path(*path.parts[path.parts[:1] == ("recipes",) :])
     for folder in preset_folders():
-        preset = folder / Path(*path.parts[path.parts[:1] == ("recipes",) :]).with_suffix(".toml")
-        if preset.is_file():
-            return preset
-    known = sorted(preset.stem for folder in preset_folders() for preset in folder.glob("*.toml"))
+        for candidate in (folder / preset, folder / f"{preset}.toml"):
+            if candidate.is_file():
+                return candidate
+    known = sorted(file.stem for folder in preset_folders() for file in folder.glob("*.toml"))
     raise ConfigError(path, "no such recipe", hint=f"presets: {', '.join(known)}")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from dragoman.batch import PAD, Batch
-from dragoman.decoding.search import length_penalty
+from dragoman.decoding.search import average, length_penalty
 from dragoman.models.interface import Model
 
 Ids = Sequence[int]
@@ -29,13 +29,13 @@ class Score:
 
 @torch.inference_mode()
 def score(
-    models: Sequence[Model], sources: Sequence[Ids], targets: Sequence[Ids], tokens_at_once: int = 8192
+    models: Sequence[Model], sources: Sequence[Ids], targets: Sequence[Ids], tokens_at_once: int = 4096
 ) -> list[Score]:
     """The score of each pair, in order; an ensemble's log-probabilities are averaged piece by piece."""
     scores: list[Score | None] = [None] * len(sources)
     for numbers in group_by_length([len(s) + len(t) for s, t in zip(sources, targets, strict=True)], tokens_at_once):
         batch = Batch.of([sources[n] for n in numbers], [targets[n] for n in numbers]).to(models[0].device)
-        together = torch.stack([model.project(model(batch)).float().log_softmax(-1) for model in models]).mean(0)
+        together = average([model.project(model(batch)).float().log_softmax(-1) for model in models])
         pieces = together.gather(2, batch.labels[:, :, None])[:, :, 0].masked_fill(batch.labels == PAD, 0.0)
         for number, total in zip(numbers, pieces.sum(1).tolist(), strict=True):
             scores[number] = Score(total, len(targets[number]) + 1)

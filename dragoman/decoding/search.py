@@ -95,7 +95,7 @@ class Ensemble:
         for number, model in enumerate(self.models):
             logits, self.states[number] = model.step(tokens, self.states[number], self.memories[number])
             together.append(logits.float().log_softmax(-1))
-        return torch.stack(together).mean(0) if len(together) > 1 else together[0]
+        return average(together)
 
     def follow(self, rows: Int[Tensor, " N"]) -> None:
         """Each hypothesis goes on from the row it was chosen from."""
@@ -104,6 +104,11 @@ class Ensemble:
     def keep(self, sentences: Int[Tensor, " B"]) -> None:
         """Forget the sentences that are done."""
         self.memories = [memory.rows(sentences) for memory in self.memories]
+
+
+def average(log_probabilities: list[Tensor]) -> Tensor:
+    """The mean over the models of an ensemble; of one model, its own."""
+    return torch.stack(log_probabilities).mean(0) if len(log_probabilities) > 1 else log_probabilities[0]
 
 
 def follow(state: State, rows: Int[Tensor, " N"]) -> State:

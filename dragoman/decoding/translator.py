@@ -1,5 +1,6 @@
 """From text to text: encode, search, decode; in batches by length, answered in the order asked."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from dragoman.errors import DataError, ModelError
 from dragoman.models.interface import Model, choose_device
 from dragoman.recipe import DecodingConfig
 from dragoman.saved import load_model
+
+log = logging.getLogger("dragoman")
 
 TOKENS_AT_ONCE = 4096  # source positions times beam that pass at once
 
@@ -115,9 +118,12 @@ class Translator:
         return self.source_vocabulary.encode([text.encode("utf-8", "replace").decode() for text in texts])
 
     def _split(self, ids: list[int]) -> Iterator[list[int]]:
-        """A text longer than the model has positions is translated in parts."""
-        for start in range(0, len(ids), self.longest):
-            yield ids[start : start + self.longest]
+        """A text longer than the model can read at once is translated in parts."""
+        length = min(self.longest, self.decoding.longest)
+        if len(ids) > length:
+            log.warning("a text of %s pieces is translated in parts of %s", f"{len(ids):,}", length)
+        for start in range(0, len(ids), length):
+            yield ids[start : start + length]
 
     def _join(self, texts: int, owners: Sequence[int], found: Sequence[list[Hypothesis]]) -> list[Translation]:
         parts: list[list[list[Hypothesis]]] = [[] for _ in range(texts)]

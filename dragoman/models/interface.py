@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dragoman.batch import Batch, Side
+from dragoman.errors import ConfigError
 
 # One row a hypothesis, sentence-major. Following a beam is `search.follow`, the only place that reorders rows.
 State = dict[str, Tensor]
@@ -78,8 +79,9 @@ class Model(nn.Module, ABC):
 
 def choose_device(name: str) -> torch.device:
     """The device of this name; "auto" takes the fastest there is."""
-    if name != "auto":
-        return torch.device(name)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(device for device, is_there in there.items() if is_there))
+    if not there.get(name.split(":")[0], True):
+        raise ConfigError("--device", f"no such device on this machine, got {name}", hint="use --device auto")
+    return torch.device(name)

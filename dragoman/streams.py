@@ -1,0 +1,51 @@
+"""Lines in, lines out: windows over endless input, output that is whole or absent."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from dragoman.data.corpora import decode_line, read_lines
+
+LINES_AT_ONCE = 1024  # a window of a stream: enough to batch by length, little enough for endless input
+
+
+def windows(lines: Iterator[str], size: int) -> Iterator[tuple[int, list[str]]]:
+    """Lines in windows, each with the number of lines before it."""
+    before = 0
+    while window := list(islice(lines, size)):
+        yield before, window
+        before += len(window)
+
+
+@contextmanager
+def open_input(path: Path | None) -> Iterator[Iterator[str]]:
+    """The lines of a file, or of stdin, as text."""
+    lines = read_lines(path) if path else (line.removesuffix(b"\n").removesuffix(b"\r") for line in sys.stdin.buffer)
+    yield (decode_line(line, path or Path("stdin"), number) for number, line in enumerate(lines, start=1))
+
+
+@contextmanager
+def open_output(path: Path | None) -> Iterator[Callable[[Iterable[str]], None]]:
+    """Write to stdout as lines come, or to a file that has its name only when it is whole."""
+    part = path.with_name(f".{path.name}.{os.getpid()}") if path else None
+    file = part.open("wb") if part else sys.stdout.buffer
+
+    def write(texts: Iterable[str]) -> None:
+        for text in texts:
+            file.write(text.encode())
+        file.flush()
+
+    try:
+        yield write
+        if part and path:
+            file.close()
+            part.replace(path)
+    except BrokenPipeError:
+        # Whoever read our output has gone: end quietly, and keep Python from flushing into the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        if part:
+            part.unlink(missing_ok=True)
