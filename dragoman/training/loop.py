@@ -127,7 +127,8 @@ class Trainer:
         """Updates from where the run stands, epoch after epoch."""
         while True:
             yield from self.updates.epoch(progress.epoch, progress.position)
-            progress.epoch, progress.position, progress.epoch_share = progress.epoch + 1, 0, 0.0
+            progress.epoch += 1
+            progress.position, progress.epoch_tokens, progress.epoch_share = 0, 0, 0.0
 
     def take_step(self, update: Update, progress: Progress) -> dict[str, float]:
         """One update of the weights; returns what the journal wants to know."""
@@ -148,7 +149,8 @@ class Trainer:
         self.optimizer.step()
         progress.step += 1
         progress.position += 1
-        progress.epoch_share = min(1.0, progress.epoch_share + update.target_tokens / self.tokens_an_epoch)
+        progress.epoch_tokens += update.target_tokens
+        progress.epoch_share = progress.epoch_tokens / self.tokens_an_epoch
         tokens_per_second = update.target_tokens / (time.perf_counter() - begun)
         return {
             "loss": loss,
@@ -179,12 +181,16 @@ class Trainer:
     def _gradients(self, update: Update, progress: Progress) -> float:
         """The gradient of the mean loss over the update's real target tokens, as many rows at once as fit."""
         while True:
+            rows = progress.rows_at_once or len(update.batch)
             try:
-                return self._accumulate(update, progress.rows_at_once or len(update.batch))
+                return self._accumulate(update, rows)
             except RuntimeError as error:
-                if not is_out_of_memory(error) or (progress.rows_at_once or 1) == 1:
+                if not is_out_of_memory(error):
                     raise
-            progress.rows_at_once = max(1, (progress.rows_at_once or 2) // 2)
+                if rows == 1:
+                    hint = "use a smaller model or a shorter training.row_length"
+                    raise RunError(f"step {progress.step + 1}", "memory holds not even one row", hint=hint) from None
+            progress.rows_at_once = rows // 2
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
 

@@ -12,7 +12,8 @@ class Progress:
     step: int = 0
     epoch: int = 0
     position: int = 0  # updates done in this epoch
-    epoch_share: float = 0.0  # of this epoch's target tokens
+    epoch_tokens: int = 0  # target tokens seen in this epoch
+    epoch_share: float = 0.0  # which is this share of all it has
     seconds: float = 0.0  # from the first update after compilation, validation included
     best_score: float | None = None
     best_step: int | None = None

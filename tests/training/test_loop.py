@@ -1,0 +1,302 @@
+"""The loop: budgets, failures, memory, validation, what it leaves behind."""
+
+import math
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from dragoman.errors import ConfigError, DataError, ModelError, RunError
+from dragoman.saved import checkpoints, find_model, load_model, newest_good, read_card, step_of, verify
+from dragoman.training import loop
+from dragoman.training.journal import read_journal
+from tests.training.conftest import Train
+
+
+def test_the_first_budget_reached_ends_the_run(train_small: Train, tmp_path: Path) -> None:
+    outcome = train_small(tmp_path / "run", "training.steps=7", "training.epochs=100", "training.minutes=5")
+    assert outcome.progress.step == 7
+
+
+def test_an_epoch_budget_ends_with_the_epoch(train_small: Train, tmp_path: Path) -> None:
+    outcome = train_small(tmp_path / "run", "training.epochs=1", "training.batch_tokens=4800")
+    assert (outcome.progress.epoch, outcome.progress.epoch_share) == (0, 1.0)
+    assert outcome.progress.position == outcome.progress.step
+
+
+def test_a_budget_in_minutes_ends_the_run(train_small: Train, tmp_path: Path) -> None:
+    outcome = train_small(tmp_path / "run", "training.minutes=0.02", "training.save_every=100000")
+    assert 1.2 <= outcome.progress.seconds < 30
+    assert outcome.checkpoint is not None
+
+
+def test_a_recipe_without_a_budget_is_refused(reversals: Path, tmp_path: Path) -> None:
+    from rich.console import Console
+
+    from dragoman.recipe import Recipe
+    from dragoman.training.run import run_training
+
+    with pytest.raises(ConfigError, match="no budget"):
+        run_training(Recipe(), reversals / "data", tmp_path / "run", torch.device("cpu"), Console(quiet=True))
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_step_and_names_the_batch(
+    train_small: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_small(tmp_path / "run", "training.steps=3")
+    before = newest_good(tmp_path / "run")
+    monkeypatch.setattr(loop, "learning_rate", lambda *_: 1e30)  # the next update throws the weights to infinity
+    with pytest.raises(RunError, match=r"the loss is not finite, got loss .* pairs \d+, "):
+        train_small(tmp_path / "run", "training.steps=20", resume=True)
+    assert newest_good(tmp_path / "run") == before
+    verify(before)
+    assert all(torch.isfinite(tensor).all() for tensor in load_model(before).model.parameters())
+
+
+def test_running_out_of_memory_halves_the_rows_and_goes_on_with_the_same_gradient(
+    train_small: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    whole = loop.summed_loss
+
+    def short_of_memory(model: torch.nn.Module, batch: object, smoothing: float) -> torch.Tensor:
+        seen.append(len(batch))  # type: ignore[arg-type]
+        if len(batch) > 2:  # type: ignore[arg-type]
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return whole(model, batch, smoothing)  # type: ignore[arg-type]
+
+    words = ("training.steps=3", "training.batch_tokens=336", "model.dropout=0.0")
+    rich = train_small(tmp_path / "rich", *words)
+    monkeypatch.setattr(loop, "summed_loss", short_of_memory)
+    poor = train_small(tmp_path / "poor", *words)
+    assert (rich.progress.rows_at_once, poor.progress.rows_at_once) == (7, 1)
+    assert max(seen) == 7
+    losses = [
+        [event["loss"] for event in read_journal(tmp_path / run) if event["event"] == "step"]
+        for run in ("rich", "poor")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_memory_that_cannot_hold_one_row_ends_the_run(
+    train_small: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*_: object) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(loop, "summed_loss", no_memory)
+    with pytest.raises(RunError, match="not even one row"):
+        train_small(tmp_path / "run", "training.steps=3")
+
+
+def test_the_best_checkpoint_and_the_last_ones_are_kept(train_small: Train, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    outcome = train_small(run, "training.steps=11", "training.save_every=1", "training.keep_last=2")
+    steps = [step_of(folder) for folder in checkpoints(run)]
+    assert steps == sorted({outcome.progress.best_step, 10, 11})
+    assert step_of(find_model(run, "last")) == 11
+    assert step_of(find_model(run)) == step_of(find_model(run, "best")) == outcome.progress.best_step
+
+
+def test_without_validation_the_last_checkpoint_is_taken(train_small: Train, tmp_path: Path, unvalidated: Path) -> None:
+    outcome = train_small(tmp_path / "run", "training.steps=4", "training.save_every=2", data=unvalidated)
+    assert outcome.progress.best_step is None
+    assert step_of(find_model(tmp_path / "run")) == 4
+
+
+@pytest.fixture
+def unvalidated(reversals: Path, tmp_path: Path) -> Path:
+    from dragoman.data.prepare import Corpus, DataConfig, prepare
+
+    corpus = Corpus([reversals / "train.fwd"], [reversals / "train.rev"])
+    prepare(corpus, None, (None, None), DataConfig(vocabulary=11), tmp_path / "unvalidated", lambda text: None)
+    return tmp_path / "unvalidated"
+
+
+def test_patience_ends_a_run_that_no_longer_improves(train_small: Train, tmp_path: Path) -> None:
+    words = ("training.steps=1000", "training.save_every=1", "training.patience=3", "training.peak=1e-12")
+    outcome = train_small(tmp_path / "run", *words)
+    assert outcome.progress.stale == 3
+    assert outcome.progress.step < 50
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(
+    train_small: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = tmp_path / "run"
+    train_small(run, "training.steps=6", "training.save_every=2")
+    weights = checkpoints(run)[-1] / "weights.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-5] ^= 4
+    weights.write_bytes(content)
+    outcome = train_small(run, "training.steps=7", "training.save_every=2", resume=True)
+    assert outcome.progress.step == 7
+    assert "corrupt" in caplog.text
+    assert "falling back to the checkpoint before" in caplog.text
+
+
+def test_pairs_longer_than_a_row_are_left_out_and_said(
+    train_small: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str], reversals: Path
+) -> None:
+    from rich.console import Console
+
+    from dragoman.recipe import read_recipe
+    from dragoman.training.run import run_training
+    from tests.training.conftest import MINUSCULE
+
+    recipe = read_recipe("tiny", [*MINUSCULE, "training.row_length=8", "training.steps=2"])
+    console = Console(stderr=True, width=200)
+    run_training(recipe, reversals / "data", tmp_path / "run", torch.device("cpu"), console)
+    assert "pairs are longer than a row of 8 and are left out" in capsys.readouterr().err
+
+
+def test_a_run_folder_is_locked_while_a_run_uses_it(train_small: Train, tmp_path: Path) -> None:
+    from dragoman.training.checkpoints import RunFolder
+
+    holder = (
+        "import sys, time; from pathlib import Path; from dragoman.training.checkpoints import RunFolder\n"
+        f"with RunFolder(Path({str(tmp_path / 'run')!r})).lock(): print('held', flush=True); time.sleep(600)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", holder], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(ModelError, match=rf"in use by another run \(process {process.pid} on "):
+            train_small(tmp_path / "run", "training.steps=2")
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+    with RunFolder(tmp_path / "run").lock():  # the lock of a dead process is free
+        pass
+
+
+def test_a_folder_that_holds_a_run_is_not_written_over(train_small: Train, tmp_path: Path) -> None:
+    train_small(tmp_path / "run", "training.steps=2")
+    with pytest.raises(ModelError, match="holds a run already"):
+        train_small(tmp_path / "run", "training.steps=2")
+
+
+def test_a_folder_used_for_something_else_is_left_alone(train_small: Train, tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").touch()
+    with pytest.raises(ModelError, match="is in use for something else"):
+        train_small(tmp_path / "thesis", "training.steps=2")
+
+
+def test_resuming_nothing_is_refused_and_starts_nothing(train_small: Train, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="nothing to resume"):
+        train_small(tmp_path / "typo", "training.steps=2", resume=True)
+    assert not (tmp_path / "typo").exists()
+
+
+def test_resuming_with_another_recipe_names_what_changed(train_small: Train, tmp_path: Path) -> None:
+    train_small(tmp_path / "run", "training.steps=2")
+    with pytest.raises(ConfigError, match=r"'model.hidden' was 17, got 19(.|\n)*'training.seed' was 0, got 5"):
+        train_small(tmp_path / "run", "training.steps=4", "model.hidden=19", "training.seed=5", resume=True)
+
+
+def test_resuming_on_other_data_is_refused(train_small: Train, tmp_path: Path, unvalidated: Path) -> None:
+    train_small(tmp_path / "run", "training.steps=2")
+    with pytest.raises(DataError, match="the data is not what the run was trained on"):
+        train_small(tmp_path / "run", "training.steps=4", data=unvalidated, resume=True)
+
+
+def test_a_full_disk_ends_the_run_with_an_error_that_names_it_and_spares_the_last_checkpoint(
+    train_small: Train, tmp_path: Path
+) -> None:
+    train_small(tmp_path / "run", "training.steps=2")
+    whole = newest_good(tmp_path / "run")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    import signal
+
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(RunError, match="cannot be written"):
+            train_small(tmp_path / "run", "training.steps=4", resume=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert newest_good(tmp_path / "run") == whole
+    assert [folder.name for folder in (tmp_path / "run" / "checkpoints").iterdir()] == [whole.name]
+
+
+def test_training_from_a_model_takes_its_weights_and_its_vocabulary(
+    train_small: Train, tmp_path: Path, reversals: Path
+) -> None:
+    from dragoman.data.prepare import Corpus, DataConfig, prepare
+    from dragoman.data.store import open_data
+
+    train_small(tmp_path / "first", "training.steps=9")
+    corpus = Corpus([reversals / "valid.rev"], [reversals / "valid.fwd"])
+    prepare(corpus, None, (None, None), DataConfig(vocabulary=7), tmp_path / "other", lambda text: None)
+    words = ("training.steps=1", "training.peak=1e-12")
+    train_small(tmp_path / "second", *words, start=tmp_path / "first", data=tmp_path / "other")
+    first, second = load_model(tmp_path / "first", "last"), load_model(tmp_path / "second", "last")
+    assert second.source_vocabulary.proto == first.source_vocabulary.proto
+    for one, other in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+    recoded = open_data(tmp_path / "second" / "data")
+    texts = recoded.source_vocabulary.decode([recoded.train.pair(n)[0].tolist() for n in range(len(recoded.train))])
+    assert texts == (reversals / "valid.rev").read_text().splitlines()
+
+
+def test_averaging_is_the_mean_of_the_last_checkpoints(train_small: Train, tmp_path: Path) -> None:
+    from dragoman.training.average import average_last
+
+    train_small(tmp_path / "run", "training.steps=7", "training.save_every=2", "training.keep_last=3")
+    steps = average_last(tmp_path / "run", 3, tmp_path / "mean")
+    assert steps == [4, 6, 7]
+    folders = [load_model(tmp_path / "run", str(step)).model for step in steps]
+    mean = load_model(tmp_path / "mean")
+    for name, parameter in mean.model.named_parameters():
+        expected = torch.stack([dict(model.named_parameters())[name].double() for model in folders]).mean(0)
+        torch.testing.assert_close(parameter.double(), expected, rtol=1e-6, atol=1e-8)
+    assert mean.card["averaged"] == steps
+    with pytest.raises(ModelError, match="already exists"):
+        average_last(tmp_path / "run", 3, tmp_path / "mean")
+    with pytest.raises(ModelError, match=r"has \d checkpoints, got --last 29"):
+        average_last(tmp_path / "run", 29, tmp_path / "more")
+
+
+def test_the_same_seed_gives_the_same_model_and_another_seed_another(train_small: Train, tmp_path: Path) -> None:
+    hashes = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train_small(tmp_path / name, "training.steps=3", f"training.seed={seed}")
+        hashes.append(read_card(newest_good(tmp_path / name))["files"]["weights.safetensors"])
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_clipping_bounds_the_gradient(train_small: Train, tmp_path: Path) -> None:
+    trainer_norms = []
+    for name, words in (("free", ()), ("clipped", ("training.clip=0.001",))):
+        train_small(tmp_path / name, "training.steps=4", *words)
+        steps = [event for event in read_journal(tmp_path / name) if event["event"] == "step"]
+        trainer_norms.append([event["gradient_norm"] for event in steps])
+    # The norm reported is the one before clipping; what Adam remembers of the gradients is bounded by the clip.
+    assert all(norm > 0.001 for norm in trainer_norms[1])
+    from dragoman.saved import read_tensors
+    from dragoman.training.checkpoints import STATE
+
+    moments = read_tensors(newest_good(tmp_path / "clipped") / STATE)
+    total = math.sqrt(sum(float(t.double().pow(2).sum()) for n, t in moments.items() if n.startswith("exp_avg.")))
+    assert total <= 0.001
+
+
+def test_the_journal_has_what_a_curve_needs(train_small: Train, tmp_path: Path) -> None:
+    train_small(tmp_path / "run", "training.steps=5", "training.save_every=5")
+    events = {event["event"]: event for event in read_journal(tmp_path / "run")}
+    assert {"loss", "learning_rate", "gradient_norm", "tokens_per_second", "seconds"} <= events["step"].keys()
+    assert {"loss", "bleu", "samples"} <= events["validation"].keys()
+    assert events["started"]["precision"] in ("float32", "bfloat16")
+    assert list((tmp_path / "run" / "tensorboard").glob("events*"))
+
+
+def test_bf16_and_compile_train_too(train_small: Train, tmp_path: Path) -> None:
+    outcome = train_small(tmp_path / "run", "training.steps=3", "training.precision=bf16")
+    assert outcome.progress.step == 3
