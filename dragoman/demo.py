@@ -4,7 +4,8 @@ import random
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dragoman.evaluation.report import evaluate, keep_in_card
 from dragoman.plots import attention_map
 from dragoman.recipe import Recipe, read_recipe
 from dragoman.saved import find_model
+from dragoman.training.checkpoints import locked
 from dragoman.training.run import run_training
 
 MARK = ".dragoman-demo"  # says that a folder is a demo's own and may be replaced
@@ -34,8 +36,19 @@ def run_demo(
     recipe = read_recipe("demo", [f"training.minutes={minutes}"] if minutes is not None else [])
     console.print(f"Writing a phrasebook {source} -> {target} from CLDR: dates, times, money, units, names, lists.")
     phrasebook = make_phrasebook(source, target)
-    _make_room(out, console)
-    languages = (source, target)
+    with _own_folder(out, console):
+        result = _train_and_show(phrasebook, (source, target), recipe, out, device, console)
+    return {**result, "seconds": round(time.monotonic() - begun, 1), "model": str(out / "run")}
+
+
+def _train_and_show(
+    phrasebook: Phrasebook,
+    languages: tuple[str, str],
+    recipe: Recipe,
+    out: Path,
+    device: torch.device,
+    console: Console,
+) -> dict[str, float]:
     corpora = _write_corpora(phrasebook, out / "text", languages)
     prepare(corpora["train"], corpora["valid"], languages, recipe.data, out / "data", lambda text: None)
     console.print(f"{len(phrasebook.train):,} pairs to learn from, {len(phrasebook.test):,} held out; training:")
@@ -44,17 +57,21 @@ def run_demo(
         raise KeyboardInterrupt
     result = _show(load(out / "run", device=str(device)), phrasebook.test, out, recipe, console)
     _say_what_next(out, languages, len(phrasebook.train), console)
-    return {**result, "seconds": round(time.monotonic() - begun, 1), "model": str(out / "run")}
+    return result
 
 
-def _make_room(out: Path, console: Console) -> None:
-    if (out / MARK).is_file():
-        console.print(f"{out} holds an earlier demo: replacing it.", highlight=False)
-        shutil.rmtree(out)
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+@contextmanager
+def _own_folder(out: Path, console: Console) -> Iterator[None]:
+    """A demo replaces its own folder, and no other."""
+    if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(out, "exists and is not a demo's folder", hint="choose another --out")
-    out.mkdir(parents=True, exist_ok=True)
-    (out / MARK).touch()
+    with locked(out):
+        if (out / MARK).is_file():
+            console.print(f"{out} holds an earlier demo: replacing it.", highlight=False)
+        (out / MARK).touch()
+        for part in ("text", "data", "run"):
+            shutil.rmtree(out / part, ignore_errors=True)
+        yield
 
 
 def _write_corpora(phrasebook: Phrasebook, folder: Path, languages: tuple[str, str]) -> dict[str, Corpus]:

@@ -34,6 +34,7 @@ from dragoman.saved import (
 from dragoman.training.schedule import Progress
 
 STATE = "training.safetensors"
+LOCK = "lock"
 
 
 class RunFolder:
@@ -50,30 +51,22 @@ class RunFolder:
     @property
     def is_ours(self) -> bool:
         """Whether the folder is empty, or was begun as a run."""
-        return self.path.is_dir() and ((self.path / "lock").is_file() or not any(self.path.iterdir()))
+        return self.path.is_dir() and ((self.path / LOCK).is_file() or not any(self.path.iterdir()))
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep every other run out; the lock of a process that died is free by itself."""
-        try:
-            (self.path / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT)
-        except OSError as error:
-            raise RunError(self.path, f"cannot be written: {error.strerror}") from None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.read(handle, 200).decode(errors="replace").strip()
-            os.close(handle)
-            raise ModelError(self.path, f"in use by another run ({holder})", hint="choose another --out") from None
-        try:
-            os.truncate(handle, 0)
-            os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
-            self._sweep()
+        """Keep every other run out, and sweep away what a process that was killed left behind."""
+        with locked(self.path):
+            (self.path / CHECKPOINTS).mkdir(exist_ok=True)
+            for stray in (self.path / CHECKPOINTS).glob(".step-*"):
+                shutil.rmtree(stray, ignore_errors=True)
             yield
-        finally:
-            os.truncate(handle, 0)
-            os.close(handle)
+
+    def forget_after(self, step: int) -> None:
+        """Remove checkpoints behind the one a run goes on from: they did not verify."""
+        for folder in checkpoints(self.path):
+            if step_of(folder) > step:
+                _remove(folder)
 
     def save(
         self,
@@ -86,22 +79,35 @@ class RunFolder:
     ) -> Path:
         """Write a checkpoint, then let the oldest ones go; the best one stays."""
         folder = self.path / CHECKPOINTS / f"step-{progress.step}"
-        if not folder.exists():
-            state = _training_state(model, optimizer)
-            card = card | {"step": progress.step, "progress": asdict(progress)}
-            save_model(folder, model, recipe, vocabularies, card, {STATE: state})
+        card = card | {"step": progress.step, "progress": asdict(progress)}
+        save_model(folder, model, recipe, vocabularies, card, {STATE: _training_state(model, optimizer)})
         for old in checkpoints(self.path)[: -recipe.training.keep_last]:
             if step_of(old) != progress.best_step:
-                # Renamed first, so that no half-deleted folder is ever taken for a checkpoint.
-                doomed = old.with_name(f".{old.name}.old")
-                old.rename(doomed)
-                shutil.rmtree(doomed, ignore_errors=True)
+                _remove(old)
         return folder
 
-    def _sweep(self) -> None:
-        """Remove what a process that was killed left half-written or half-deleted."""
-        for stray in (self.path / CHECKPOINTS).glob(".step-*"):
-            shutil.rmtree(stray, ignore_errors=True)
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make a folder this process's own; the lock of a process that died is free by itself."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise RunError(folder, f"cannot be written: {error.strerror}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.read(handle, 200).decode(errors="replace").strip()
+        os.close(handle)
+        raise ModelError(folder, f"in use by another run ({holder})", hint="choose another --out") from None
+    try:
+        os.truncate(handle, 0)
+        os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        yield
+    finally:
+        os.truncate(handle, 0)
+        os.close(handle)
 
 
 def restore(folder: Path, model: Model, optimizer: torch.optim.Optimizer) -> Progress:
@@ -127,3 +133,10 @@ def _training_state(model: Model, optimizer: torch.optim.Optimizer) -> dict[str,
         for key, value in optimizer.state[parameter].items():
             state[f"{key}.{name}"] = value.detach().cpu().contiguous()
     return state
+
+
+def _remove(folder: Path) -> None:
+    # Renamed first, so that no half-deleted folder is ever taken for a checkpoint.
+    doomed = folder.with_name(f".{folder.name}.old")
+    folder.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)

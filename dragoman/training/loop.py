@@ -55,6 +55,9 @@ def train(
     torch.manual_seed(recipe.training.seed)
     trainer = Trainer(model, recipe, data)
     progress = restore(checkpoint, model, trainer.optimizer) if checkpoint else Progress()
+    if spent(progress, recipe.training) >= 1:
+        raise ConfigError(run.path, "the budget is spent already", hint="give more, for example training.steps=...")
+    run.forget_after(progress.step)
     with Journal(run.path, progress.step, console) as journal, stop_request() as stopped_by:
         trainer.introduce(journal, progress)
         clock = Clock(progress, counts_first=not recipe.training.compile)

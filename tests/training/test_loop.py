@@ -33,6 +33,13 @@ def test_a_budget_in_minutes_ends_the_run(train_small: Train, tmp_path: Path) ->
     assert outcome.checkpoint is not None
 
 
+def test_resuming_a_run_that_is_done_changes_nothing_and_says_so(train_small: Train, tmp_path: Path) -> None:
+    train_small(tmp_path / "run", "training.steps=3")
+    with pytest.raises(ConfigError, match="the budget is spent already"):
+        train_small(tmp_path / "run", "training.steps=3", resume=True)
+    assert [folder.name for folder in checkpoints(tmp_path / "run")] == ["step-3"]
+
+
 def test_a_recipe_without_a_budget_is_refused(reversals: Path, tmp_path: Path) -> None:
     from rich.console import Console
 
@@ -134,6 +141,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(
     weights.write_bytes(content)
     outcome = train_small(run, "training.steps=7", "training.save_every=2", resume=True)
     assert outcome.progress.step == 7
+    assert all(verify(folder) for folder in checkpoints(run))  # the damaged one was written anew
     assert "corrupt" in caplog.text
     assert "falling back to the checkpoint before" in caplog.text
 

@@ -1,0 +1,90 @@
+"""The laws that a GPU's own kernels could break; run with `pytest -m gpu` on a machine that has one."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from dragoman.batch import EOS, Batch, Side
+from dragoman.decoding.scoring import score
+from dragoman.decoding.search import search
+from dragoman.models.transformer import Transformer, TransformerConfig
+from dragoman.recipe import read_recipe
+from dragoman.saved import WEIGHTS, newest_good, read_tensors
+from dragoman.training.checkpoints import STATE
+from dragoman.training.loss import summed_loss
+from dragoman.training.run import run_training
+from tests.training.conftest import MINUSCULE
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine"),
+]
+
+SOURCES = [[5, 6, 7, 8, 9, 10, 11], [12, 13], [14, 15, 16]]
+TARGETS = [[17, 18], [19, 20, 21, 22, 23], [24, 25, 26]]
+
+
+def small_model(norm: str = "post") -> Transformer:
+    torch.manual_seed(3)
+    config = TransformerConfig(layers=2, width=64, hidden=128, heads=4, norm=norm)  # type: ignore[arg-type]
+    return Transformer(config, 31).cuda().eval()
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_a_row_in_which_nothing_is_visible_gives_no_nan(precision: torch.dtype) -> None:
+    model = small_model().train()
+    batch = Batch.of(SOURCES, TARGETS)
+    nothing = torch.zeros_like(batch.source.segments[:1])
+    batch.source.segments[:1] = nothing - 1  # no target position has this segment
+    with torch.autocast("cuda", precision, enabled=precision != torch.float32):
+        loss = summed_loss(model, batch.to(torch.device("cuda")), 0.1)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters() if parameter.grad is not None)
+
+
+def test_fused_attention_equals_explicit_attention() -> None:
+    model = small_model()
+    source = Side.of(SOURCES).to(torch.device("cuda"))
+    with torch.no_grad():
+        fused, explicit = model.encode(source).states, model.encode(source, []).states
+    real = source.segments > 0
+    torch.testing.assert_close(fused[real], explicit[real], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_translation_scores_what_the_search_reports(norm: str) -> None:
+    model = small_model(norm)
+    source = Side.of([[*ids, EOS] for ids in SOURCES]).to(torch.device("cuda"))
+    for ids, found in zip(SOURCES, search([model], source, 5, 0.6, 7, 3), strict=True):
+        for hypothesis in found:
+            assert score([model], [ids], [hypothesis.ids])[0].normalised(0.6) == pytest.approx(
+                hypothesis.score, rel=1e-4
+            )
+
+
+def test_gpu_and_cpu_agree() -> None:
+    model, batch = small_model(), Batch.of(SOURCES, TARGETS)
+    with torch.no_grad():
+        on_gpu = summed_loss(model, batch.to(torch.device("cuda")), 0.1).item()
+        on_cpu = summed_loss(model.cpu(), batch, 0.1).item()
+    assert on_gpu == pytest.approx(on_cpu, rel=1e-4)
+
+
+def test_a_deterministic_run_resumes_exactly(reversals: Path, tmp_path: Path) -> None:
+    def train(run: str, steps: int, resume: bool) -> None:
+        words = [*MINUSCULE, "training.deterministic=true", f"training.steps={steps}", "training.save_every=1000"]
+        device, console = torch.device("cuda"), Console(quiet=True)
+        run_training(read_recipe("tiny", words), reversals / "data", tmp_path / run, device, console, resume)
+
+    try:
+        train("straight", 17, False)
+        train("stopped", 7, False)
+        train("stopped", 17, True)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for file in (WEIGHTS, STATE):
+        one, other = (read_tensors(newest_good(tmp_path / run) / file) for run in ("straight", "stopped"))
+        assert [name for name in one if not torch.equal(one[name], other[name])] == []
