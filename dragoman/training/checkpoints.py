@@ -116,8 +116,7 @@ def restore(folder: Path, model: Model, optimizer: torch.optim.Optimizer) -> Pro
     state = read_tensors(folder / STATE)
     for name, parameter in model.named_parameters():
         optimizer.state[parameter] = {
-            key: state[f"{key}.{name}"].to(device=parameter.device if key != "step" else None)
-            for key in ("step", "exp_avg", "exp_avg_sq")
+            key: state[f"{key}.{name}"].to(parameter.device) for key in ("step", "exp_avg", "exp_avg_sq")
         }
     torch.set_rng_state(state["random.cpu"])
     if torch.cuda.is_available() and "random.cuda" in state:
