@@ -1,6 +1,7 @@
 """TOML becomes frozen pydantic models, strictly: every mistake is named at once, with the nearest valid name."""
 
 import json
+import reprlib
 import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -93,15 +94,21 @@ def _describe(kind: type[Section], mistake: Any) -> str:
     match mistake["type"]:
         case "extra_forbidden":
             names = list(_names(kind))
-            near = get_close_matches(place, names, n=1) or get_close_matches(
-                place.split(".")[-1], [name.split(".")[-1] for name in names], n=1
-            )
-            return f"unknown key '{place}'" + (f", did you mean '{near[0]}'?" if near else "")
+            section, _, key = place.rpartition(".")
+            inside = [name for name in names if name.rpartition(".")[0] == section]
+            near = next((full for group in (inside, names) if (full := _nearest(key, group))), None)
+            return f"unknown key '{place}'" + (f", did you mean '{near}'?" if near else "")
         case "value_error":  # raised by a validator of ours, whose message names its keys
             return str(mistake["ctx"]["error"])
         case _:
             said = mistake["msg"][0].lower() + mistake["msg"][1:]
-            return f"'{place}': {said}, got {mistake['input']!r}"
+            return f"'{place}': {said}, got {reprlib.repr(mistake['input'])}"
+
+
+def _nearest(key: str, names: Sequence[str]) -> str | None:
+    by_key = {name.rpartition(".")[2]: name for name in reversed(names)}
+    near = get_close_matches(key, by_key, n=1)
+    return by_key[near[0]] if near else None
 
 
 def _names(kind: type[Section], prefix: str = "") -> Sequence[str]:

@@ -93,7 +93,8 @@ def read_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     values = read_values(path)
     above = parse_overrides(overrides)
     training = values.get("training")
-    if isinstance(training, dict) and any(budget in above.get("training", {}) for budget in BUDGETS):
+    given = above.get("training")
+    if isinstance(training, dict) and isinstance(given, dict) and any(budget in given for budget in BUDGETS):
         values["training"] = {key: value for key, value in training.items() if key not in BUDGETS}
     return check(Recipe, merge(values, above), path)
 

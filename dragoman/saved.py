@@ -8,10 +8,8 @@ A run folder stands wherever a model folder may: one of its checkpoints, each a 
 import hashlib
 import json
 import logging
-import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from dragoman import __version__
 from dragoman.config import check, read_values
 from dragoman.data.store import file_sha256
 from dragoman.data.vocabulary import Vocabulary
+from dragoman.durable import new_folder, replace_file
 from dragoman.errors import DragomanError, ModelError, RunError
 from dragoman.models.interface import Model
 from dragoman.models.transformer import Transformer
@@ -55,8 +54,8 @@ def load_model(path: Path, checkpoint: str | None = None) -> SavedModel:
     folder = find_model(path, checkpoint)
     card = verify(folder)
     recipe = read_recipe_file(folder)
-    source = Vocabulary((folder / "source.model").read_bytes(), recipe.data.source_nfkc)
-    target = Vocabulary((folder / "target.model").read_bytes())
+    source = _read_vocabulary(folder / "source.model", recipe.data.source_nfkc)
+    target = _read_vocabulary(folder / "target.model")
     model = build_model(recipe, len(source), len(target))
     load_weights(model, folder)
     return SavedModel(folder, model.eval(), recipe, source, target, card)
@@ -111,41 +110,25 @@ def save_model(
         "parameters": sum(tensor.numel() for tensor in weights.values()),
         **card,
     }
-    with durable_folder(folder) as new:
-        for name, content in contents.items():
-            if isinstance(content, bytes):
-                (new / name).write_bytes(content)
-            else:
-                save_file(content, new / name)
-        write_card(new, card | {"files": {name: file_sha256(new / name) for name in contents}})
-
-
-@contextmanager
-def durable_folder(folder: Path) -> Iterator[Path]:
-    """A folder that has its name only when every byte in it is on the disk."""
-    new = folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
-        new.mkdir(parents=True)
-        yield new
-        for path in [*new.iterdir(), new]:
-            _flush(path)
-        new.rename(folder)
-        _flush(folder.parent)
+        with new_folder(folder) as new:
+            for name, content in contents.items():
+                if isinstance(content, bytes):
+                    (new / name).write_bytes(content)
+                else:
+                    save_file(content, new / name)
+            write_card(new, card | {"files": {name: file_sha256(new / name) for name in contents}})
+    except FileExistsError:
+        raise ModelError(folder, "already exists", hint="choose another --out, or remove it first") from None
     except (OSError, SafetensorError) as error:
         free = shutil.disk_usage(folder.parent).free if folder.parent.is_dir() else 0
         raise RunError(folder, f"cannot be written: {error} ({free:,} bytes free)") from None
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
 
 
 def write_card(folder: Path, card: Card) -> None:
     """Write or replace a card; it carries its own hash, so that it can be replaced in one rename."""
     card = {name: value for name, value in card.items() if name != "sha256"}
-    text = _card_text(card | {"sha256": hashlib.sha256(_card_text(card).encode()).hexdigest()})
-    new = folder / f".{CARD}.{os.getpid()}"
-    new.write_text(text, encoding="utf-8")
-    _flush(new)
-    new.replace(folder / CARD)
+    replace_file(folder / CARD, _card_text(card | {"sha256": hashlib.sha256(_card_text(card).encode()).hexdigest()}))
 
 
 def verify(folder: Path) -> Card:
@@ -174,8 +157,8 @@ def read_card(folder: Path) -> Card:
         intact = False
     if not intact:
         raise ModelError(folder / CARD, "corrupt: it is not what was written", hint="copy the folder again")
-    if card["format"] != FORMAT:
-        what = f"written in format {card['format']} by dragoman {card['dragoman']}, this version reads {FORMAT}"
+    if card.get("format") != FORMAT or "files" not in card:
+        what = f"written in format {card.get('format')} by dragoman {card.get('dragoman')}, this version reads {FORMAT}"
         raise ModelError(folder, what)
     return card
 
@@ -218,7 +201,8 @@ def newest_good(run: Path) -> Path:
 
 def checkpoints(run: Path) -> list[Path]:
     """Complete checkpoints, oldest first."""
-    return sorted((run / CHECKPOINTS).glob("step-*"), key=step_of)
+    found = (folder for folder in (run / CHECKPOINTS).glob("step-*") if folder.name.removeprefix("step-").isdecimal())
+    return sorted(found, key=step_of)
 
 
 def step_of(folder: Path) -> int:
@@ -240,17 +224,16 @@ def weights_sha256(tensors: Mapping[str, Tensor]) -> str:
     for name, tensor in sorted(tensors.items()):
         shape = ",".join(map(str, tensor.shape))
         digest.update(f"{name}\0{str(tensor.dtype).removeprefix('torch.')}\0{shape}\0".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def _read_vocabulary(path: Path, nfkc: bool = False) -> Vocabulary:
+    try:
+        return Vocabulary(path.read_bytes(), nfkc)
+    except RuntimeError as error:
+        raise ModelError(path, f"corrupt: {error}") from None
 
 
 def _card_text(card: Card) -> str:
     return json.dumps(card, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -4,6 +4,7 @@ An update is a list of rows fixed by (recipe, seed, epoch) alone; how many of th
 business. Axes: B rows, S source positions, T target positions.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -31,14 +32,23 @@ class Update:
 class Updates:
     """The updates of a corpus, epoch after epoch."""
 
-    def __init__(self, store: Store, batch_tokens: int, row_length: int, seed: int, packed: bool = True) -> None:
+    def __init__(
+        self,
+        store: Store,
+        batch_tokens: int,
+        row_length: int,
+        seed: int,
+        packed: bool = True,
+        longest: int | None = None,
+    ) -> None:
         self.store = store
         self.seed = seed
         self.open_rows = OPEN_ROWS if packed else 0
         # Sources end with EOS, targets begin with BOS or end with EOS: one position more each.
         self.lengths = np.stack(store.lengths(), axis=1) + 1
         self.target_length = row_length
-        self.source_length = _source_length(self.lengths, row_length)
+        # No row is longer than a model has positions, however the lengths of the two languages differ.
+        self.source_length = min(_source_length(self.lengths, row_length), longest or sys.maxsize)
         fits = (self.lengths <= (self.source_length, self.target_length)).all(axis=1)
         self.fitting: NDArray[np.int64] = np.flatnonzero(fits)
         self.rows_an_update = max(1, round(batch_tokens / row_length))

@@ -58,7 +58,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
         for number, line in enumerate(file):
             if number == 0:
                 line = line.removeprefix(BYTE_ORDER_MARK)
-            yield line.removesuffix(b"\n").removesuffix(b"\r")
+            yield line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
 
 
 @contextmanager
@@ -91,4 +91,4 @@ def language_of(path: Path) -> str | None:
     """The file's last suffix but compression, where it is a language that CLDR knows."""
     name = path.with_suffix("") if path.suffix in _OPENERS else path
     code = name.suffix.removeprefix(".").replace("-", "_")
-    return code if code and exists(code) else None
+    return code if code and code != "root" and exists(code) else None

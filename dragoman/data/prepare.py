@@ -3,12 +3,10 @@
 Everything is written into a folder beside the one asked for and renamed at the end: nothing half-written is left.
 """
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from os import getpid
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +17,7 @@ from dragoman.data.cleaning import Cleaner
 from dragoman.data.corpora import language_of, read_pairs
 from dragoman.data.store import FORMAT, Data, Manifest, Split, StoreWriter, file_sha256, write_manifest
 from dragoman.data.vocabulary import Algorithm, Vocabulary, train_vocabulary
+from dragoman.durable import new_folder
 from dragoman.errors import DataError
 
 SIDES = ("source", "target")
@@ -56,7 +55,7 @@ def prepare(
 ) -> Manifest:
     """Clean the text, learn its pieces, and write the data folder."""
     corpora = {"train": train} | ({"valid": valid} if valid else {})
-    with new_folder(out) as folder:
+    with _data_folder(out) as folder:
         cleaners = {}
         for split, corpus in corpora.items():
             cleaners[split] = _write_clean_text(corpus, folder, split, config, say)
@@ -74,9 +73,12 @@ def prepare(
 
 def encode_anew(data: Data, vocabularies: tuple[Vocabulary, Vocabulary], config: DataConfig, out: Path) -> None:
     """Write the same text in the pieces of another vocabulary; pieces lose nothing, so they are all it takes."""
+    if not data.manifest.config["byte_fallback"]:
+        what = "prepared without byte fallback, so its text cannot be read back"
+        raise DataError("--data", what, hint="prepare it again with data.byte_fallback=true")
     old = (data.source_vocabulary, data.target_vocabulary)
     size = max(map(len, vocabularies))
-    with new_folder(out) as folder:
+    with _data_folder(out) as folder:
         splits = {}
         for split, store in data.splits.items():
             writer = StoreWriter(folder, split, size)
@@ -92,19 +94,15 @@ def encode_anew(data: Data, vocabularies: tuple[Vocabulary, Vocabulary], config:
 
 
 @contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """A folder that takes its name only when everything in it is written."""
+def _data_folder(out: Path) -> Iterator[Path]:
+    taken = DataError(out, "already exists", hint="choose another --out, or remove it first")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(out, "already exists", hint="choose another --out, or remove it first")
-    folder = out.with_name(f".{out.name}.{getpid()}")
+        raise taken
     try:
-        folder.mkdir(parents=True)
-        yield folder
-        folder.rename(out)
-    except FileExistsError:
-        raise DataError(out, "was written by somebody else in the meantime") from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with new_folder(out) as folder:
+            yield folder
+    except FileExistsError:  # somebody else was faster
+        raise taken from None
 
 
 def _write_clean_text(

@@ -132,21 +132,33 @@ def open_data(folder: Path) -> Data:
 def read_manifest(folder: Path) -> Manifest:
     """What the folder says it holds."""
     try:
-        values = json.loads((folder / MANIFEST).read_text())
+        text = (folder / MANIFEST).read_text()
+        values = json.loads(text)
         if values["format"] != FORMAT:
             raise DataError(folder, f"written in format {values['format']}, this version reads format {FORMAT}")
         splits = {name: Split(**split) for name, split in values["splits"].items()}
         languages = (values["languages"][0], values["languages"][1])
         sizes = (int(values["vocabulary"][0]), int(values["vocabulary"][1]))
-        return Manifest(values["format"], languages, values["config"], sizes, splits, values["files"])
-    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError):
+        manifest = Manifest(values["format"], languages, values["config"], sizes, splits, values["files"])
+        if text != _manifest_text(manifest):
+            raise DataError(
+                folder / MANIFEST, "damaged or changed since it was prepared", hint="prepare the data again"
+            )
+        return manifest
+    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError):
         hint = "make one with: dragoman prepare --source ... --target ... --out DATA"
         raise DataError(folder, "not a data folder", hint=hint) from None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the last file of a data folder."""
-    (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2) + "\n")
+    (folder / MANIFEST).write_text(_manifest_text(manifest))
+
+
+def _manifest_text(manifest: Manifest) -> str:
+    values = asdict(manifest)
+    digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()
+    return json.dumps(values | {"sha256": digest}, indent=2) + "\n"
 
 
 def file_sha256(path: Path) -> str:

@@ -10,6 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Literal
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
@@ -21,8 +22,10 @@ SPECIALS = 4
 BYTES = 256
 # SentencePiece writes a blank so, and would read this character itself as a blank.
 BLANK = "\u2581"
-# SentencePiece passes over what holds this character when it looks for pieces.
+# Lines are split at characters that will not be pieces; SentencePiece's own sign for them serves.
 UNLEARNED = "\u2585"
+# Beyond this pieces hardly change, but memory grows; every k-th line is taken, so that the result is always the same.
+LINES_AT_MOST = 2_000_000
 
 Algorithm = Literal["bpe", "unigram"]
 
@@ -74,8 +77,11 @@ class Vocabulary:
 def train_vocabulary(lines: Callable[[], Iterable[str]], size: int, algorithm: Algorithm, byte_fallback: bool) -> bytes:
     """Learn `size` pieces from the lines, which are read twice; specials and byte pieces come on top."""
     extra = SPECIALS + (BYTES if byte_fallback else 0)
-    rare = _characters_without_room(lines(), size)
-    readable = (line.translate(rare) for line in lines()) if rare else lines()
+    counts, total = _count_characters(lines())
+    # Every character is a piece, and one piece is the blank: the rarest beyond that are left to the bytes.
+    rare = {ord(character): UNLEARNED for character, _ in counts.most_common()[size - 1 :]}
+    chosen = islice(lines(), 0, None, -(-total // LINES_AT_MOST) or 1)
+    readable = (part for line in chosen for part in line.translate(rare).split(UNLEARNED))
     model = io.BytesIO()
     try:
         SentencePieceTrainer.train(
@@ -93,9 +99,6 @@ def train_vocabulary(lines: Callable[[], Iterable[str]], size: int, algorithm: A
             unk_id=UNK,
             bos_id=BOS,
             eos_id=EOS,
-            # Beyond two million lines pieces hardly change, but memory grows.
-            input_sentence_size=2_000_000,
-            shuffle_input_sentence=True,
             max_sentence_length=1 << 16,
             num_threads=os.cpu_count() or 1,
             minloglevel=2,
@@ -113,11 +116,12 @@ def train_vocabulary(lines: Callable[[], Iterable[str]], size: int, algorithm: A
     return model.getvalue()
 
 
-def _characters_without_room(lines: Iterable[str], size: int) -> dict[int, str]:
-    """Every character is a piece, so the rarest beyond the size asked for are left to the bytes."""
+def _count_characters(lines: Iterable[str]) -> tuple[Counter[str], int]:
+    """How often each character but the blank occurs, and how many lines there are."""
     counts: Counter[str] = Counter()
+    total = 0
     for line in lines:
         counts.update(line)
+        total += 1
     counts.pop(" ", None)
-    room = size - 1  # one piece is the blank
-    return {ord(character): UNLEARNED for character, _ in counts.most_common()[room:]}
+    return counts, total

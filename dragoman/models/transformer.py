@@ -25,16 +25,16 @@ class TransformerConfig(Section):
     """The shape of a Transformer; the defaults are the paper's base model (Table 3)."""
 
     kind: Literal["transformer"] = "transformer"
-    layers: int = Field(6, ge=1)  # N
+    layers: int = Field(6, ge=1, le=1024)  # N
     width: int = Field(512, ge=1, le=65536)  # d_model
     hidden: int = Field(2048, ge=1, le=262144)  # d_ff
-    heads: int = Field(8, ge=1)  # h
-    key_width: int | None = Field(None, ge=1)  # d_k; None: width / heads
-    value_width: int | None = Field(None, ge=1)  # d_v; None: width / heads
+    heads: int = Field(8, ge=1, le=65536)  # h
+    key_width: int | None = Field(None, ge=1, le=65536)  # d_k; None: width / heads
+    value_width: int | None = Field(None, ge=1, le=65536)  # d_v; None: width / heads
     dropout: float = Field(0.1, ge=0, lt=1)  # P_drop
     positions: PositionKind = "sinusoidal"
     norm: NormPlace = "post"
-    longest: int = Field(1024, ge=1)  # positions a sentence may take
+    longest: int = Field(1024, ge=1, le=1 << 20)  # positions a sentence may take
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "TransformerConfig":

@@ -10,8 +10,6 @@ from dragoman.saved import WEIGHTS, checkpoints, load_model, read_tensors, save_
 
 def average_last(run: Path, count: int, out: Path) -> list[int]:
     """Write the mean of the last checkpoints' weights as a model; returns their steps."""
-    if out.exists():
-        raise ModelError(out, "already exists", hint="choose another --out, or remove it first")
     folders = checkpoints(run)[-count:]
     if len(folders) < count:
         raise ModelError(run, f"has {len(folders)} checkpoints, got --last {count}")

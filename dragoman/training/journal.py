@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
+from dragoman.durable import replace_file
+
 JOURNAL = "journal.jsonl"
 STEPS_BETWEEN_LINES = 10
 SECONDS_BETWEEN_LINES = 15.0  # where stderr is no terminal
@@ -88,9 +90,7 @@ def read_journal(run: Path) -> list[dict[str, Any]]:
 def _forget_after(journal: Path, step: int) -> None:
     if journal.is_file():
         kept = [event for event in read_journal(journal.parent) if event["step"] <= step]
-        new = journal.with_suffix(".new")
-        new.write_text("".join(json.dumps(event, ensure_ascii=False) + "\n" for event in kept), encoding="utf-8")
-        new.replace(journal)
+        replace_file(journal, "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in kept))
 
 
 def _event_writer(folder: Path, step: int) -> Any:

@@ -93,7 +93,12 @@ class Trainer:
         self.recipe = recipe
         self.data = data
         self.updates = Updates(
-            data.train, config.batch_tokens, config.row_length, config.seed, model.keeps_packed_sentences_apart
+            data.train,
+            config.batch_tokens,
+            config.row_length,
+            config.seed,
+            packed=model.keeps_packed_sentences_apart,
+            longest=model.longest,
         )
         self.tokens_an_epoch = int(self.updates.lengths[self.updates.fitting, 1].sum())
         betas = (config.beta1, config.beta2)

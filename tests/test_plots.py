@@ -1,0 +1,53 @@
+"""Attention maps as text."""
+
+import pytest
+import torch
+
+from dragoman.plots import SHADES, attention_map
+
+SOURCE = ["▁the", "▁c", "at", "</s>"]
+TARGET = ["▁die", "▁Katze", "</s>"]
+
+
+def columns(line: str, margin: int) -> list[str]:
+    """The cells of a line, two characters each."""
+    return [line[start : start + 2] for start in range(margin, margin + 2 * len(SOURCE), 2)]
+
+
+def test_a_map_has_a_row_a_target_piece_under_the_source_pieces_read_downwards() -> None:
+    lines = attention_map(torch.zeros(3, 4), TARGET, SOURCE).split("\n")
+    height, margin = 4, len("▁Katze") + 2
+    assert len(lines) == height + len(TARGET)
+    for number, piece in enumerate(SOURCE):
+        place = margin + 2 * number
+        standing = "".join(line.ljust(place + 1)[place] for line in lines[:height])
+        assert standing == piece.rjust(height)
+    for line, piece in zip(lines[height:], TARGET, strict=True):
+        assert line.startswith(f"{piece:>{margin - 2}}  ")
+
+
+def test_each_weight_stands_below_its_source_piece_beside_its_target_piece() -> None:
+    margin = len("▁Katze") + 2
+    for row in range(3):
+        for column in range(4):
+            weights = torch.zeros(3, 4)
+            weights[row, column] = 1.0
+            cells = [columns(line, margin) for line in attention_map(weights, TARGET, SOURCE).split("\n")[4:]]
+            found = [(r, c) for r, each in enumerate(cells) for c, cell in enumerate(each) if cell.strip()]
+            assert found == [(row, column)]
+            assert cells[row][column] == SHADES[-1] * 2
+
+
+def test_more_weight_is_never_lighter_and_every_shade_is_used() -> None:
+    shares = [step / 100 for step in range(101)]
+    shades = [attention_map(torch.tensor([[share]]), ["t"], ["s"])[-1] for share in shares]
+    darkness = [SHADES.index(shade) for shade in shades]
+    assert darkness == sorted(darkness)
+    assert set(darkness) == set(range(len(SHADES)))
+    assert (darkness[0], darkness[-1]) == (0, len(SHADES) - 1)
+
+
+def test_as_many_pieces_as_rows_are_needed() -> None:
+    for pieces in (TARGET[:2], [*TARGET, "more"]):
+        with pytest.raises(ValueError, match="argument 2"):
+            attention_map(torch.zeros(3, 4), pieces, SOURCE)

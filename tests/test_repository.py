@@ -1,0 +1,243 @@
+"""The repository keeps its own rules: sizes, names, layers, links, and what the documents say of the code."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+import dragoman
+from dragoman.config import Section, check
+from dragoman.recipe import BUDGETS, Recipe
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "dragoman"
+TOOLS = Path(sys.executable).parent
+
+LONGEST_FILE = 300
+LONGER_FILES = {"cli.py": "a command's options take a line each"}
+LONGEST_FUNCTION = 60
+LONGER_FUNCTIONS: dict[str, str] = {}
+SHORT_FUNCTION = 30  # nine functions in ten are shorter
+
+VAGUE_NAMES = {"utils", "util", "helpers", "common", "misc", "constants", "manager", "base"}
+# What docs/notation.md does not name: an axis free of names, any axes, heads times channels, pieces of a prefix.
+FURTHER_AXES = {"_", "1", "*any", "HC", "P"}
+SHAPED = {"Bool", "Float", "Int", "Shaped", "UInt8"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+@cache
+def functions() -> dict[str, Function]:
+    return {
+        f"{name}:{node.name}:{node.lineno}": node
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, Function)
+    }
+
+
+def lines_of(node: Function) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno - node.lineno + 1
+
+
+@cache
+def kept_files() -> list[Path]:
+    """Every file that git keeps, or would keep."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def documents() -> list[Path]:
+    return sorted(chain(ROOT.glob("*.md"), (ROOT / "docs").rglob("*.md")))
+
+
+def section_of(text: str, heading: str) -> str:
+    """A TOML table's lines, comments included."""
+    return re.split(r"^\[", text.split(f"[{heading}]", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def tool(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [str(TOOLS / words[0]), *map(str, words[1:])]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_a_file_is_short_or_listed_with_a_reason() -> None:
+    lengths = {name: len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in modules()}
+    assert {name for name, length in lengths.items() if length > LONGEST_FILE} == LONGER_FILES.keys()
+
+
+def test_a_function_is_short_or_listed_with_a_reason() -> None:
+    longer = {name for name, node in functions().items() if lines_of(node) > LONGEST_FUNCTION}
+    assert {name.rsplit(":", 1)[0] for name in longer} == LONGER_FUNCTIONS.keys()
+
+
+def test_nine_functions_in_ten_are_shorter_still() -> None:
+    lengths = sorted(map(lines_of, functions().values()))
+    assert len(lengths) > 100
+    assert lengths[len(lengths) * 9 // 10] < SHORT_FUNCTION
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    names = set(chain.from_iterable(Path(name).with_suffix("").parts for name in modules()))
+    assert not names & VAGUE_NAMES
+
+
+def test_no_function_takes_whatever_it_is_given() -> None:
+    assert not [name for name, node in functions().items() if node.args.kwarg]
+
+
+def test_models_read_no_files_print_nothing_and_know_no_ranks() -> None:
+    forbidden = re.compile(r"\bopen\(|\bos\.environ|\bprint\(|\bdist\.|\btorch\.distributed|\bpathlib\b|\blogging\b")
+    found = {
+        path.name: forbidden.findall(path.read_text(encoding="utf-8")) for path in (PACKAGE / "models").glob("*.py")
+    }
+    assert len(found) > 5
+    assert not {name: words for name, words in found.items() if words}
+
+
+def shapes() -> Iterator[tuple[str, str]]:
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in SHAPED:
+                assert isinstance(node.slice, ast.Tuple), (name, node.lineno)
+                shape = node.slice.elts[1]
+                assert isinstance(shape, ast.Constant), (name, node.lineno)
+                yield f"{name}:{node.lineno}", str(shape.value)
+
+
+def test_axes_come_from_one_alphabet() -> None:
+    axes_table = (ROOT / "docs" / "notation.md").read_text(encoding="utf-8").split("| letter | axis |")[1]
+    rows = re.findall(r"^\| ([A-Z](?:, [A-Z])*) \|", axes_table, flags=re.MULTILINE)
+    alphabet = set(", ".join(rows).split(", "))
+    assert alphabet == set("BSTQKDHCFVWN")
+    found = list(shapes())
+    assert len(found) > 50
+    axes = {(where, axis.removeprefix("#")) for where, shape in found for axis in shape.split()}
+    assert not {(where, axis) for where, axis in axes if axis not in alphabet | FURTHER_AXES}
+    assert FURTHER_AXES <= {axis for _, axis in axes}
+
+
+def test_what_the_package_offers_is_sorted_and_there() -> None:
+    assert dragoman.__all__ == sorted(dragoman.__all__)
+    for name in dragoman.__all__:
+        thing = getattr(dragoman, name)
+        assert getattr(importlib.import_module(thing.__module__), name) is thing
+    with pytest.raises(AttributeError, match="no attribute 'transformer_config'"):
+        _ = dragoman.transformer_config
+
+
+def test_the_version_is_the_newest_in_the_changelog() -> None:
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert headings[0] == dragoman.__version__
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_link_to_a_file_leads_to_one(document: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8"))
+    files = [link.partition("#")[0] for link in links if not re.match(r"[a-z]+:|#", link)]
+    assert not [file for file in files if not (document.parent / file).exists()]
+
+
+def test_the_documents_are_there() -> None:
+    names = {path.relative_to(ROOT).as_posix() for path in documents()}
+    assert names >= {
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "docs/paper.md",
+        "docs/tour.md",
+        "docs/notation.md",
+        "docs/format.md",
+        "docs/results.md",
+        "docs/guides/training.md",
+    }
+
+
+def test_the_paper_is_held_by_files_and_tests_that_exist() -> None:
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [\d.]+ \| .+ \| `(dragoman/\S+\.py)` \| `(tests/\S+\.py)::(\w+)` \|$", text, re.MULTILINE)
+    assert len(rows) == len(re.findall(r"^\| \d", text, flags=re.MULTILINE)) >= 15
+    missing = []
+    for file, tests, function in rows:
+        here = [ROOT / file, ROOT / tests]
+        missing += [path for path in here if not path.is_file()]
+        if here[1].is_file() and f"\ndef {function}(" not in here[1].read_text(encoding="utf-8"):
+            missing.append(ROOT / tests / function)
+    assert not missing
+
+
+def test_departures_from_the_paper_are_as_many_as_the_document_says() -> None:
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    said = text.split("Where we depart on purpose")[1]
+    found = [path for path in PACKAGE.rglob("*.py") if "Departs from the paper:" in path.read_text(encoding="utf-8")]
+    assert found
+    # Each of them is one item of the sentence that lists them.
+    assert len(re.split(r", and |, ", said.split(":", 1)[1])) == len(found)
+
+
+def test_the_base_recipe_has_every_key() -> None:
+    text = (ROOT / "recipes" / "base.toml").read_text(encoding="utf-8")
+    missing = []
+    for section, field in Recipe.model_fields.items():
+        assert isinstance(field.annotation, type)
+        assert issubclass(field.annotation, Section)
+        lines = section_of(text, section)
+        for key in field.annotation.model_fields:
+            # The budgets exclude one another, so those that are not set stand in the comment of the one that is.
+            pattern = rf"^steps = .*#.*\b{key}\b" if key in BUDGETS else rf"^(# )?{key} = "
+            if not re.search(pattern, lines, flags=re.MULTILINE):
+                missing.append(f"{section}.{key}")
+    assert not missing
+
+
+def test_what_the_base_recipe_leaves_in_comments_may_be_set() -> None:
+    text = (ROOT / "recipes" / "base.toml").read_text(encoding="utf-8")
+    set_too, count = re.subn(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
+    assert count >= 5
+    check(Recipe, tomllib.loads(set_too), "base.toml")
+
+
+def test_no_file_names_a_folder_of_the_machine_it_was_written_on() -> None:
+    machine = re.compile(rb"/(?:work|root|home/\w+)/[\w.]")
+    assert not [path for path in kept_files() if machine.search(path.read_bytes())]
+
+
+def test_layers_import_only_what_lies_below() -> None:
+    done = tool("lint-imports", "--no-cache")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("words", [("check",), ("format", "--check")], ids=" ".join)
+def test_ruff_has_nothing_to_say(words: tuple[str, ...]) -> None:
+    done = tool("ruff", *words, "--no-cache", "--quiet", ".")
+    assert done.returncode == 0, done.stdout
+
+
+def test_words_are_spelled_right() -> None:
+    done = tool("codespell", *kept_files())
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_types_are_right() -> None:
+    done = tool("mypy")
+    assert done.returncode == 0, done.stdout
