@@ -33,9 +33,9 @@ def narrow(log_probabilities: Float[Tensor, "N V"], how: Sampling) -> Float[Tens
     probabilities = sharpened.softmax(-1)
     if how.top_p is not None:
         ordered, order = probabilities.sort(descending=True)
-        # A piece stays while those before it have not yet reached top_p: the first always stays.
-        before = ordered.cumsum(-1) - ordered
-        dropped = torch.zeros_like(before, dtype=torch.bool).scatter(1, order, before >= how.top_p)
+        # A piece stays while those before it have not yet reached top_p, and the first always.
+        reached = (ordered.cumsum(-1) - ordered >= how.top_p) & (torch.arange(ordered.shape[1]) > 0).to(order.device)
+        dropped = torch.zeros_like(reached).scatter(1, order, reached)
         probabilities = probabilities.masked_fill(dropped, 0.0)
     return probabilities / probabilities.sum(-1, keepdim=True)
 

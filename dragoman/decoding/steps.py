@@ -23,22 +23,18 @@ def show_steps(translator: Translator, text: str) -> Iterator[str]:
     ensemble = Ensemble.start(translator.models, source, 1)
     limit = int(output_limits(translator.models, source, translator.decoding.extra)[0])
     lines = []
-    while len(written) < limit and (not written or written[-1] != EOS):
+    while not written or written[-1] != EOS:
         last = torch.tensor([written[-1] if written else BOS], device=source.ids.device)
         probabilities = ensemble.step(last)[0].exp()
         probabilities[NEVER] = 0.0
+        if len(written) + 1 == limit:
+            probabilities[torch.arange(len(probabilities)) != EOS] = 0.0
         best = probabilities.topk(SHOWN)
         pieces = vocabulary.pieces(best.indices.tolist())
         shown = "  ".join(f"{piece} {share:.3f}" for piece, share in zip(pieces, best.values.tolist(), strict=True))
-        lines.append((len(written) + 1, vocabulary.decode([written])[0], shown))
+        lines.append(f"{len(written) + 1:>3}  {vocabulary.decode([written])[0]!r}  ->  {shown}")
         written.append(int(best.indices[0]))
-    looked_at = _looked_at(translator, text, vocabulary.decode([written])[0], len(lines))
-    for (number, so_far, shown), piece in zip(lines, looked_at, strict=True):
-        yield f"{number:>3}  {so_far!r}  ->  {shown}  (looking at {piece})"
-
-
-def _looked_at(translator: Translator, source: str, target: str, steps: int) -> list[str]:
-    """The source piece each step looked at most, by the last layer's heads together; one forced pass tells."""
-    maps = translator.attention(source, target)
-    most = maps.cross[-1].mean(0).argmax(-1).tolist()
-    return [maps.source_pieces[position] for position in most][:steps]
+    # One forced pass tells what each step looked at most, by the last layer's heads together.
+    maps = translator.attention_of_ids(ids, written[:-1])
+    for line, place in zip(lines, maps.cross[-1].mean(0).argmax(-1).tolist(), strict=True):
+        yield f"{line}  (looking at {maps.source_pieces[place]})"

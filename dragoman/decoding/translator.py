@@ -100,15 +100,18 @@ class Translator:
 
     def attention(self, source: str, target: str) -> AttentionMaps:
         """Every weight of the (first) model while it writes a given translation."""
-        source_ids, target_ids = self.encode([source])[0], self.target_vocabulary.encode([target])[0]
-        self._check_length("source", source_ids)
-        self._check_length("target", target_ids)
-        batch = Batch.of([source_ids], [target_ids]).to(self.models[0].device)
+        return self.attention_of_ids(self.encode([source])[0], self.target_vocabulary.encode([target])[0])
+
+    def attention_of_ids(self, source: list[int], target: list[int]) -> AttentionMaps:
+        """The same for ids without BOS and EOS."""
+        self._check_length("source", source)
+        self._check_length("target", target)
+        batch = Batch.of([source], [target]).to(self.models[0].device)
         with torch.inference_mode():
             maps = [torch.cat(layers).float().cpu() for layers in self.models[0].attention(batch)]
         return AttentionMaps(
-            [*self.source_vocabulary.pieces(source_ids), "</s>"],
-            [*self.target_vocabulary.pieces(target_ids), "</s>"],
+            [*self.source_vocabulary.pieces(source), "</s>"],
+            [*self.target_vocabulary.pieces(target), "</s>"],
             *maps,
         )
 
