@@ -43,8 +43,10 @@ class Vocabulary:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, without BOS and EOS."""
+        # Half a surrogate pair is no text, and SentencePiece would raise on it.
+        texts = [text.encode("utf-8", "replace").decode() for text in texts]
         texts = [unicodedata.normalize("NFKC", text) for text in texts] if self.nfkc else texts
-        ids: list[list[int]] = self._processor.encode(list(texts), num_threads=os.cpu_count() or 1)
+        ids: list[list[int]] = self._processor.encode(texts, num_threads=os.cpu_count() or 1)
         for number, text in enumerate(texts):
             if BLANK in text:
                 ids[number] = self._encode_blanks(text)

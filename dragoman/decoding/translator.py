@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -71,24 +72,26 @@ class Translator:
         """One translation for each text, in order; empty for what is blank."""
         if prefixes is not None and len(prefixes) != len(texts):
             raise DataError("prefixes", f"one for each text is needed, got {len(prefixes)} for {len(texts)} texts")
+        if prefixes is not None and sampling is not None:
+            raise DataError("prefixes", "cannot be forced while drawing")
         forced = self.target_vocabulary.encode(prefixes) if prefixes is not None else None
         for number, ids in enumerate(forced or []):
             self._check_length(f"prefix {number + 1}", ids)
-        parts = [(n, part) for n, ids in enumerate(self.encode(texts)) if texts[n].strip() for part in self._split(ids)]
+        parts = [part for n, ids in enumerate(self.encode(texts)) if texts[n].strip() for part in self._split(n, ids)]
         found: list[list[Hypothesis]] = [[] for _ in parts]
         generator = torch.Generator().manual_seed(seed)
         beam = max(self.decoding.beam, n_best)
-        for numbers in group_by_length([len(ids) for _, ids in parts], TOKENS_AT_ONCE // beam):
-            source = Side.of([[*parts[n][1], EOS] for n in numbers]).to(self.models[0].device)
+        for numbers in group_by_length([len(part.ids) for part in parts], TOKENS_AT_ONCE // beam):
+            source = Side.of([[*parts[n].ids, EOS] for n in numbers]).to(self.models[0].device)
             extra, alpha = self.decoding.extra, self.decoding.alpha
             if sampling is not None:
                 results = sample(self.models, source, sampling, extra, alpha, generator, n_best)
             else:
-                begun = [forced[parts[n][0]] for n in numbers] if forced is not None else None
+                begun = [forced[parts[n].text] if parts[n].is_first else [] for n in numbers] if forced else None
                 results = search(self.models, source, beam, alpha, extra, n_best, begun)
             for number, result in zip(numbers, results, strict=True):
                 found[number] = result
-        return self._join(len(texts), [n for n, _ in parts], found)
+        return self._join(len(texts), [part.text for part in parts], found)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Score]:
         """How likely the models find these translations."""
@@ -117,16 +120,15 @@ class Translator:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Source ids of each text."""
-        # A lone surrogate is no text; SentencePiece would raise on it.
-        return self.source_vocabulary.encode([text.encode("utf-8", "replace").decode() for text in texts])
+        return self.source_vocabulary.encode(texts)
 
-    def _split(self, ids: list[int]) -> Iterator[list[int]]:
+    def _split(self, text: int, ids: list[int]) -> Iterator["_Part"]:
         """A text longer than the model can read at once is translated in parts."""
         length = min(self.longest, self.decoding.longest)
         if len(ids) > length:
             log.warning("a text of %s pieces is translated in parts of %s", f"{len(ids):,}", length)
         for start in range(0, len(ids), length):
-            yield ids[start : start + length]
+            yield _Part(text, start == 0, ids[start : start + length])
 
     def _join(self, texts: int, owners: Sequence[int], found: Sequence[list[Hypothesis]]) -> list[Translation]:
         parts: list[list[list[Hypothesis]]] = [[] for _ in range(texts)]
@@ -150,6 +152,14 @@ class Translator:
     def _check_length(self, where: str, ids: Sequence[int]) -> None:
         if len(ids) > self.longest:
             raise DataError(where, f"longer than the model's {self.longest} positions, got {len(ids)} pieces")
+
+
+class _Part(NamedTuple):
+    """What is translated at once: mostly a whole text."""
+
+    text: int
+    is_first: bool
+    ids: list[int]
 
 
 def load(
