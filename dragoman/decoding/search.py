@@ -55,8 +55,9 @@ def search(
         log_probabilities = ensemble.step(beams.tokens[:, -1])
         beams.forbid(log_probabilities)
         totals = (beams.live[:, :, None] + log_probabilities.view(*beams.live.shape, -1)).flatten(1)
-        # (2) Twice the beam suffices: each hypothesis can end only once, so at least `beam` go on.
-        best, flat = totals.topk(min(2 * beam, totals.shape[1]))
+        # (2) Twice the beam suffices: each hypothesis can end only once, so at least `beam` go on. A beam of one takes
+        # the best piece and no other, and so ends where that is the end token: greedy search.
+        best, flat = totals.topk(min(2 * beam, totals.shape[1]) if beam > 1 else 1)
         rows, pieces = flat // log_probabilities.shape[1], flat % log_probabilities.shape[1]
         # (3) Those that end here compete with those that have ended; the best of the others live on.
         beams.finish(best, rows, pieces, alpha)
