@@ -1,5 +1,6 @@
 """Lines in, lines out: windows over endless input, output that is whole or absent."""
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -7,7 +8,8 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from dragoman.data.corpora import decode_line, read_lines
+from dragoman.data.corpora import decode_line, read_lines, split_lines
+from dragoman.errors import ConfigError
 
 LINES_AT_ONCE = 1024  # a window of a stream: enough to batch by length, little enough for endless input
 
@@ -23,15 +25,20 @@ def windows(lines: Iterator[str], size: int) -> Iterator[tuple[int, list[str]]]:
 @contextmanager
 def open_input(path: Path | None) -> Iterator[Iterator[str]]:
     """The lines of a file, or of stdin, as text."""
-    lines = read_lines(path) if path else (line.removesuffix(b"\n").removesuffix(b"\r") for line in sys.stdin.buffer)
+    lines = read_lines(path) if path else split_lines(sys.stdin.buffer)
     yield (decode_line(line, path or Path("stdin"), number) for number, line in enumerate(lines, start=1))
 
 
 @contextmanager
 def open_output(path: Path | None) -> Iterator[Callable[[Iterable[str]], None]]:
     """Write to stdout as lines come, or to a file that has its name only when it is whole."""
-    part = path.with_name(f".{path.name}.{os.getpid()}") if path else None
-    file = part.open("wb") if part else sys.stdout.buffer
+    try:
+        part = path.absolute().with_name(f".{path.name}.{os.getpid()}") if path else None
+        if path and path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        file = part.open("wb") if part else sys.stdout.buffer
+    except OSError as error:
+        raise ConfigError(path, f"cannot be written: {error.strerror}") from None
 
     def write(texts: Iterable[str]) -> None:
         for text in texts:

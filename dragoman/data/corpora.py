@@ -3,7 +3,7 @@
 import gzip
 import lzma
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -55,10 +55,15 @@ def read_text_pairs(source: Path, target: Path) -> tuple[list[str], list[str]]:
 def read_lines(path: Path) -> Iterator[bytes]:
     """Lines without their ends; only a line feed, alone or behind a carriage return, ends a line."""
     with open_text(path) as file:
-        for number, line in enumerate(file):
-            if number == 0:
-                line = line.removeprefix(BYTE_ORDER_MARK)
-            yield line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
+        yield from split_lines(file)
+
+
+def split_lines(file: Iterable[bytes]) -> Iterator[bytes]:
+    """The same of a file that is open."""
+    for number, line in enumerate(file):
+        if number == 0:
+            line = line.removeprefix(BYTE_ORDER_MARK)
+        yield line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
 
 
 @contextmanager
