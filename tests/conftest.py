@@ -29,9 +29,7 @@ REVERSER = [
 def run_dragoman() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs the command line in a process of its own, as a user would."""
 
-    def run(
-        *words: str | Path, input: str | None = None, cwd: Path | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def run(*words: str | Path, input: str | None = None, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "dragoman.cli", *map(str, words)]
         return subprocess.run(command, input=input, cwd=cwd, capture_output=True, text=True, timeout=300)
 
