@@ -8,6 +8,7 @@ import errno
 import json
 import logging
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -48,9 +49,14 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM):
+        if error.errno is None:
             raise
-        sys.exit(_report(RunError(error.filename or "output", f"cannot be written: {error.strerror}")))
+        kind = RunError if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) else ConfigError
+        sys.exit(_report(kind(error.filename or "files", str(error.strerror).lower())))
+    except RuntimeError as error:
+        if "memory" not in str(error):
+            raise
+        sys.exit(_report(RunError("memory", str(error).splitlines()[0])))
 
 
 def _report(error: DragomanError) -> int:
@@ -58,7 +64,7 @@ def _report(error: DragomanError) -> int:
     return error.exit_code
 
 
-def _show_version(wanted: bool) -> None:
+def _show_version(wanted: bool | None) -> None:
     if wanted:
         print(f"dragoman {__version__}")
         raise typer.Exit
@@ -66,7 +72,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
+    version: Annotated[bool | None, typer.Option("--version", callback=_show_version, is_eager=True)] = None,
 ) -> None:
     pass
 
@@ -109,7 +115,7 @@ def prepare(
     for name, split in manifest.splits.items():
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in split.dropped.items()) or "none"
         console.print(f"{name}: {split.pairs:,} pairs, {split.target_tokens:,} target pieces (dropped: {dropped})")
-    console.print(f"vocabulary: {manifest.vocabulary[1]:,} pieces, wrote {out}", highlight=False)
+    console.print(f"vocabulary: {manifest.vocabulary[1]:,} pieces, wrote {out}", highlight=False, markup=False)
 
 
 @app.command()
@@ -127,13 +133,22 @@ def train(
     from dragoman.recipe import read_recipe
     from dragoman.training.run import run_training
 
+    for word in overrides or []:
+        settled = word.startswith("data.") or (start and word.startswith("model.") and word[6:13] != "dropout")
+        if settled:
+            what = (
+                "settled when the data was prepared" if word.startswith("data.") else "settled by the model of --from"
+            )
+            raise ConfigError(word, what)
     place, console = _place(device, threads), _console()
     outcome = run_training(read_recipe(recipe, overrides or []), data, out, place, console, resume, start)
     if outcome.signal is not None:
         where = f"saved {outcome.checkpoint.name}" if outcome.checkpoint else "nothing to save yet"
-        console.print(f"stopped: {where}; go on with the same command and --resume", highlight=False)
+        console.print(f"stopped: {where}; go on with the same command and --resume", highlight=False, markup=False)
         sys.exit(128 + outcome.signal)
-    console.print(f"done: {outcome.progress.step:,} steps; try: dragoman translate {out}", highlight=False)
+    console.print(
+        f"done: {outcome.progress.step:,} steps; try: dragoman translate {out}", highlight=False, markup=False
+    )
 
 
 @app.command()
@@ -163,6 +178,8 @@ def translate(
 
     if sample and prefix is not None:
         raise ConfigError("--sample", "cannot be combined with --prefix")
+    if steps and (sample or prefix is not None or n_best > 1):
+        raise ConfigError("--steps", "shows greedy search alone, without --sample, --prefix and --n-best")
     how = Sampling(temperature, top_k, top_p) if sample else None
     translator = _load([model, *(ensemble or [])], _place(device, threads), checkpoint, beam, alpha)
     window = 1 if steps or (input is None and sys.stdin.isatty()) else LINES_AT_ONCE
@@ -223,12 +240,16 @@ def evaluate(
     sources, references = read_text_pairs(source, target)
     folder = find_model(model, checkpoint)
     translator = _load([folder], _place(device, threads), None, beam, alpha)
-    report, translations = evaluate_model(translator, sources, references, read_card(folder)["recipe"], source.name)
-    keep_in_card(folder, report)
-    if output is not None:
-        with open_output(output) as write:
+    recipe = read_card(folder)["recipe"]
+    with open_output(output) if output else nullcontext() as write:
+        report, translations = evaluate_model(translator, sources, references, recipe, source.name)
+        if write:
             write(f"{line}\n" for line in translations)
     print(json.dumps(asdict(report)) if as_json else report.summary())
+    try:
+        keep_in_card(folder, report)
+    except (OSError, DragomanError) as error:
+        logging.getLogger("dragoman").warning("the scores could not be kept in the model's card: %s", error)
 
 
 @app.command()
@@ -244,13 +265,13 @@ def average(
 
     _place(device, threads)
     steps = average_last(run, last, out)
-    _console().print(f"averaged steps {', '.join(map(str, steps))} into {out}", highlight=False)
+    _console().print(f"averaged steps {', '.join(map(str, steps))} into {out}", highlight=False, markup=False)
 
 
 @app.command()
 def inspect(
     what: Annotated[str, typer.Argument(help="A recipe, a model folder or a run folder.")],
-    vocabulary: Annotated[int | None, typer.Option(help="Of a recipe: count with this many pieces.")] = None,
+    vocabulary: Annotated[int | None, typer.Option(min=1, help="Of a recipe: count all its pieces as so many.")] = None,
     checkpoint: Checkpoint = None,
     as_json: AsJson = False,
     device: Device = "auto",

@@ -22,8 +22,8 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-def read_values(path: Path, children: tuple[Path, ...] = ()) -> Values:
-    """A TOML file with what it extends: `extends = "base.toml"` is sought beside it, and may extend in turn."""
+def read_values(path: Path, presets: Sequence[Path] = (), children: tuple[Path, ...] = ()) -> Values:
+    """A TOML file with what it extends, sought beside it and among the presets; that may extend in turn."""
     values = _parse_file(path)
     parent = values.pop("extends", None)
     if parent is None:
@@ -32,7 +32,13 @@ def read_values(path: Path, children: tuple[Path, ...] = ()) -> Values:
         raise ConfigError(path, f"'extends' should name a recipe file, got {parent!r}")
     if path.resolve() in children:
         raise ConfigError(path, "'extends' leads back to this file")
-    return merge(read_values(path.parent / parent, (*children, path.resolve())), values)
+    candidates = [folder / parent for folder in (path.parent, *presets)]
+    found = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if found is None:
+        raise ConfigError(
+            path, f"'extends' = {parent!r}: no such recipe, neither beside this one nor among the presets"
+        )
+    return merge(read_values(found, presets, (*children, path.resolve())), values)
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:

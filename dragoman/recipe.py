@@ -90,7 +90,7 @@ class Recipe(Section):
 def read_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """A recipe file or preset with overrides; a budget in an override replaces every budget of the file."""
     path = find_recipe(name)
-    values = read_values(path)
+    values = read_values(path, preset_folders())
     above = parse_overrides(overrides)
     training = values.get("training")
     given = above.get("training")

@@ -1,6 +1,5 @@
 """Lines in, lines out: windows over endless input, output that is whole or absent."""
 
-import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +24,7 @@ def windows(lines: Iterator[str], size: int) -> Iterator[tuple[int, list[str]]]:
 @contextmanager
 def open_input(path: Path | None) -> Iterator[Iterator[str]]:
     """The lines of a file, or of stdin, as text."""
-    lines = read_lines(path) if path else split_lines(sys.stdin.buffer)
+    lines = read_lines(path) if path else split_lines(sys.stdin.buffer if sys.stdin else [])
     yield (decode_line(line, path or Path("stdin"), number) for number, line in enumerate(lines, start=1))
 
 
@@ -33,10 +32,9 @@ def open_input(path: Path | None) -> Iterator[Iterator[str]]:
 def open_output(path: Path | None) -> Iterator[Callable[[Iterable[str]], None]]:
     """Write to stdout as lines come, or to a file that has its name only when it is whole."""
     try:
-        part = path.absolute().with_name(f".{path.name}.{os.getpid()}") if path else None
-        if path and path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        file = part.open("wb") if part else sys.stdout.buffer
+        # A pipe or a device is written into; only a plain file is replaced.
+        part = None if path is None or (path.exists() and not path.is_file()) else _beside(path.resolve())
+        file = (part or path).open("wb") if path else sys.stdout.buffer
     except OSError as error:
         raise ConfigError(path, f"cannot be written: {error.strerror}") from None
 
@@ -47,12 +45,17 @@ def open_output(path: Path | None) -> Iterator[Callable[[Iterable[str]], None]]:
 
     try:
         yield write
-        if part and path:
+        if path:
             file.close()
-            part.replace(path)
+        if part and path:
+            part.replace(path.resolve())
     except BrokenPipeError:
         # Whoever read our output has gone: end quietly, and keep Python from flushing into the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         if part:
             part.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}")

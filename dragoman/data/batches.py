@@ -51,7 +51,13 @@ class Updates:
         self.source_length = min(_source_length(self.lengths, row_length), longest or sys.maxsize)
         fits = (self.lengths <= (self.source_length, self.target_length)).all(axis=1)
         self.fitting: NDArray[np.int64] = np.flatnonzero(fits)
-        self.rows_an_update = max(1, round(batch_tokens / row_length))
+        tokens_a_row = row_length if packed else self.lengths[:, 1].mean()
+        self.rows_an_update = max(1, round(batch_tokens / tokens_a_row))
+
+    @property
+    def row_lengths(self) -> str:
+        """For the reader."""
+        return f"{self.source_length} source and {self.target_length} target positions"
 
     @property
     def left_out(self) -> int:

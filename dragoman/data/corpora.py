@@ -88,7 +88,7 @@ def decode_line(line: bytes, path: Path, number: int) -> str:
         raise DataError(
             f"{path}:{number}",
             f"not UTF-8, got byte 0x{line[error.start]:02x} at position {error.start + 1}",
-            hint="convert the file (iconv -f ... -t UTF-8), or drop such pairs with data.invalid=drop",
+            hint="convert the file (iconv -f ... -t UTF-8); `dragoman prepare` can drop such pairs: data.invalid=drop",
         ) from None
 
 

@@ -16,7 +16,7 @@ from dragoman.config import Section
 from dragoman.data.cleaning import Cleaner
 from dragoman.data.corpora import language_of, read_pairs
 from dragoman.data.store import FORMAT, Data, Manifest, Split, StoreWriter, file_sha256, write_manifest
-from dragoman.data.vocabulary import Algorithm, Vocabulary, train_vocabulary
+from dragoman.data.vocabulary import Algorithm, Vocabulary, normalise, train_vocabulary
 from dragoman.durable import new_folder
 from dragoman.errors import DataError
 
@@ -132,7 +132,9 @@ def _learn_vocabularies(folder: Path, config: DataConfig, say: Callable[[str], N
     def learn(*sides: str) -> bytes:
         def lines() -> Iterator[str]:
             for side in sides:
-                yield from _read_text(folder / f"train.{side}.txt")
+                text = _read_text(folder / f"train.{side}.txt")
+                is_rewritten = side == "source" and config.source_nfkc
+                yield from (normalise(line) for line in text) if is_rewritten else text
 
         return train_vocabulary(lines, config.vocabulary, config.algorithm, config.byte_fallback)
 

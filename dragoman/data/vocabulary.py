@@ -4,7 +4,6 @@ Ids: 0 pad, 1 unk, 2 bos, 3 eos, then 256 byte pieces where byte fallback is on,
 """
 
 import io
-import os
 import re
 import unicodedata
 from collections import Counter
@@ -13,6 +12,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Literal
 
+import torch
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from dragoman.batch import BOS, EOS, PAD, UNK
@@ -45,15 +45,15 @@ class Vocabulary:
         """Ids of each text, without BOS and EOS."""
         # Half a surrogate pair is no text, and SentencePiece would raise on it.
         texts = [text.encode("utf-8", "replace").decode() for text in texts]
-        texts = [unicodedata.normalize("NFKC", text) for text in texts] if self.nfkc else texts
-        ids: list[list[int]] = self._processor.encode(texts, num_threads=os.cpu_count() or 1)
+        texts = list(map(normalise, texts)) if self.nfkc else texts
+        ids: list[list[int]] = self._processor.encode(texts, num_threads=torch.get_num_threads())
         for number, text in enumerate(texts):
             if BLANK in text:
                 ids[number] = self._encode_blanks(text)
         return ids
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each list of ids; BOS, EOS and padding have none."""
+        """The text of each list of ids; the specials have none."""
         return [str(self._processor.decode([id for id in each if id > EOS])) for each in ids]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -74,6 +74,11 @@ class Vocabulary:
         processor = SentencePieceProcessor(model_proto=self.proto)
         processor.override_normalizer_spec(add_dummy_prefix=False)
         return processor
+
+
+def normalise(text: str) -> str:
+    """NFKC, which a recipe may ask for on the source side alone."""
+    return unicodedata.normalize("NFKC", text)
 
 
 def train_vocabulary(lines: Callable[[], Iterable[str]], size: int, algorithm: Algorithm, byte_fallback: bool) -> bytes:
@@ -102,7 +107,8 @@ def train_vocabulary(lines: Callable[[], Iterable[str]], size: int, algorithm: A
             bos_id=BOS,
             eos_id=EOS,
             max_sentence_length=1 << 16,
-            num_threads=os.cpu_count() or 1,
+            # Written into the model: with the number of the machine the same text would hash differently.
+            num_threads=16,
             minloglevel=2,
         )
     except RuntimeError as error:

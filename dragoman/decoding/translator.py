@@ -81,7 +81,7 @@ class Translator:
         found: list[list[Hypothesis]] = [[] for _ in parts]
         generator = torch.Generator().manual_seed(seed)
         beam = max(self.decoding.beam, n_best)
-        for numbers in group_by_length([len(part.ids) for part in parts], TOKENS_AT_ONCE // beam):
+        for numbers in group_by_length([len(part.ids) + 1 for part in parts], TOKENS_AT_ONCE // beam):
             source = Side.of([[*parts[n].ids, EOS] for n in numbers]).to(self.models[0].device)
             extra, alpha = self.decoding.extra, self.decoding.alpha
             if sampling is not None:
@@ -100,6 +100,14 @@ class Translator:
             for number, sentence in enumerate(sentences, start=1):
                 self._check_length(f"{side} {number}", sentence)
         return score(self.models, *ids)
+
+    def loss(self, sources: Sequence[str], targets: Sequence[str]) -> float | None:
+        """The mean loss a piece, without smoothing; pairs too long for the models are left out."""
+        sides = zip(self.encode(sources), self.target_vocabulary.encode(targets), strict=True)
+        fitting = [pair for pair in sides if max(map(len, pair)) <= self.longest]
+        scores = score(self.models, [source for source, _ in fitting], [target for _, target in fitting])
+        pieces = sum(each.pieces for each in scores)
+        return -sum(each.log_probability for each in scores) / pieces if pieces else None
 
     def attention(self, source: str, target: str) -> AttentionMaps:
         """Every weight of the (first) model while it writes a given translation."""
@@ -170,7 +178,7 @@ def load(
     decoding: DecodingConfig | None = None,
 ) -> Translator:
     """A translator from a model or run folder; further folders join it as an ensemble."""
-    saved = [load_model(Path(each), checkpoint) for each in (path, *others)]
+    saved = [load_model(Path(path), checkpoint), *(load_model(Path(each)) for each in others)]
     first = saved[0]
     for other in saved[1:]:
         if (other.source_vocabulary.proto, other.target_vocabulary.proto) != (

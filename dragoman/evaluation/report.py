@@ -1,5 +1,6 @@
 """The evaluation of a model on a test set: every score with its signature, kept in the model's card."""
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,6 +11,8 @@ from dragoman.decoding.translator import Translator
 from dragoman.evaluation.metrics import Metric, bleu, chrf, exact_match
 from dragoman.saved import read_card, write_card
 
+LARGEST_EXPONENT = 700.0  # beyond it exp is no float
+
 
 @dataclass(frozen=True)
 class Report:
@@ -18,11 +21,12 @@ class Report:
     bleu: Metric
     chrf: Metric
     exact_match: float
-    perplexity: float  # per piece, without smoothing
+    perplexity: float | None  # per piece, without smoothing
     sentences: int
     decoding: dict[str, Any]
     recipe: str
     test: str  # which text
+    test_sha256: str
 
     def summary(self) -> str:
         """The report for people."""
@@ -30,7 +34,8 @@ class Report:
             f"{name:<12}{metric.score:6.2f}  [{metric.interval[0]:.2f}, {metric.interval[1]:.2f}]  {metric.signature}"
             for name, metric in (("BLEU", self.bleu), ("chrF", self.chrf))
         ]
-        lines += [f"{'exact match':<12}{self.exact_match:6.3f}", f"{'perplexity':<12}{self.perplexity:6.2f}"]
+        lines += [f"{'exact match':<12}{self.exact_match:6.3f}"]
+        lines += [f"{'perplexity':<12}{self.perplexity:6.2f}"] if self.perplexity is not None else []
         settings = ", ".join(f"{key} {value}" for key, value in self.decoding.items())
         return "\n".join([*lines, f"{self.sentences:,} sentences of {self.test}, {settings}, recipe {self.recipe}"])
 
@@ -49,26 +54,26 @@ def evaluate(
         translator.decoding.model_dump(),
         recipe,
         test,
+        text_sha256(sources, references),
     )
     return report, translations
 
 
-def perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> float:
-    """exp of the mean loss a piece; pairs too long for the model have none and are left out."""
-    longest = translator.longest
-    lengths = zip(
-        translator.source_vocabulary.encode(sources), translator.target_vocabulary.encode(references), strict=True
-    )
-    fitting = [number for number, ids in enumerate(lengths) if max(map(len, ids)) <= longest]
-    scores = translator.score([sources[n] for n in fitting], [references[n] for n in fitting])
-    pieces = sum(score.pieces for score in scores)
-    return math.exp(-sum(score.log_probability for score in scores) / pieces) if pieces else math.nan
+def perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> float | None:
+    """exp of the mean loss a piece; None where every pair is too long for the model."""
+    loss = translator.loss(sources, references)
+    return None if loss is None else math.exp(min(loss, LARGEST_EXPONENT))
+
+
+def text_sha256(sources: Sequence[str], references: Sequence[str]) -> str:
+    """Tells one test set from another of the same name."""
+    return hashlib.sha256("\n".join([*sources, *references]).encode("utf-8", "replace")).hexdigest()
 
 
 def keep_in_card(folder: Path, report: Report) -> None:
     """Add a report to the card of a model, in place of an earlier one on the same text with the same settings."""
     card = read_card(folder)
     new = asdict(report)
-    same = ("test", "decoding")
+    same = ("test", "test_sha256", "decoding")
     older = [old for old in card.get("scores", []) if any(old[key] != new[key] for key in same)]
     write_card(folder, card | {"scores": [*older, new]})

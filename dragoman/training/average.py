@@ -5,14 +5,18 @@ from pathlib import Path
 import torch
 
 from dragoman.errors import ModelError
-from dragoman.saved import WEIGHTS, checkpoints, load_model, read_tensors, save_model, step_of, verify
+from dragoman.saved import WEIGHTS, checkpoints, load_model, read_recipe_file, read_tensors, save_model, step_of, verify
 
 
 def average_last(run: Path, count: int, out: Path) -> list[int]:
     """Write the mean of the last checkpoints' weights as a model; returns their steps."""
-    folders = checkpoints(run)[-count:]
-    if len(folders) < count:
-        raise ModelError(run, f"has {len(folders)} checkpoints, got --last {count}")
+    folders = checkpoints(run)
+    # The best checkpoint is kept longer than the others, and is not one of the last.
+    window = read_recipe_file(folders[-1]).training.keep_last if folders else 0
+    last = folders[-window:] if window else []
+    if len(last) < count:
+        raise ModelError(run, f"has {len(last)} last checkpoints, got --last {count}")
+    folders = last[-count:]
     for folder in folders:
         verify(folder)
     newest = load_model(folders[-1])

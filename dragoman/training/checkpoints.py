@@ -81,8 +81,14 @@ class RunFolder:
         folder = self.path / CHECKPOINTS / f"step-{progress.step}"
         card = card | {"step": progress.step, "progress": asdict(progress)}
         save_model(folder, model, recipe, vocabularies, card, {STATE: _training_state(model, optimizer)})
-        for old in checkpoints(self.path)[: -recipe.training.keep_last]:
-            if step_of(old) != progress.best_step:
+        every, last = recipe.training.save_every, recipe.training.keep_last
+        kept = (progress.step, progress.best_step)
+        # What an interruption saved between two regular checkpoints goes: averages shall not depend on interruptions.
+        for old in checkpoints(self.path):
+            if step_of(old) % every and step_of(old) not in kept:
+                _remove(old)
+        for old in checkpoints(self.path)[:-last]:
+            if step_of(old) not in kept:
                 _remove(old)
         return folder
 

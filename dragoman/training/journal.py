@@ -79,7 +79,7 @@ class Journal:
 def read_journal(run: Path) -> list[dict[str, Any]]:
     """Every event of a run; a line that a crash cut short is passed over."""
     events = []
-    for line in (run / JOURNAL).read_text(encoding="utf-8").splitlines():
+    for line in (run / JOURNAL).read_text(encoding="utf-8").split("\n"):
         try:
             events.append(json.loads(line))
         except ValueError:

@@ -18,10 +18,11 @@ from rich.console import Console
 
 from dragoman.data.batches import Update, Updates
 from dragoman.data.store import Data
+from dragoman.durable import replace_file
 from dragoman.errors import ConfigError, DataError, RunError
 from dragoman.models.interface import Model
 from dragoman.recipe import BUDGETS, Recipe
-from dragoman.saved import Card
+from dragoman.saved import RECIPE, Card
 from dragoman.training.checkpoints import RunFolder, restore
 from dragoman.training.journal import Journal
 from dragoman.training.loss import summed_loss
@@ -58,6 +59,7 @@ def train(
     if spent(progress, recipe.training) >= 1:
         raise ConfigError(run.path, "the budget is spent already", hint="give more, for example training.steps=...")
     run.forget_after(progress.step)
+    replace_file(run.path / RECIPE, recipe.toml())
     with Journal(run.path, progress.step, console) as journal, stop_request() as stopped_by:
         trainer.introduce(journal, progress)
         clock = Clock(progress, counts_first=not recipe.training.compile)
@@ -66,17 +68,19 @@ def train(
             clock.tick()
             journal.show_step(progress.step, values, spent(progress, recipe.training))
             ended = spent(progress, recipe.training) >= 1
-            if ended or progress.step % recipe.training.save_every == 0:
+            is_due = ended or progress.step % recipe.training.save_every == 0
+            if is_due:
                 ended |= trainer.validate(journal, progress)
                 clock.tick()
-            if ended or stopped_by() or progress.step % recipe.training.save_every == 0:
+            stopped = None if ended else stopped_by()
+            if is_due or stopped:
                 vocabularies = (data.source_vocabulary, data.target_vocabulary)
                 checkpoint = run.save(model, trainer.optimizer, recipe, vocabularies, card, progress)
                 journal.write("saved", progress.step, {"folder": checkpoint.name})
-            if ended or stopped_by():
-                journal.write("ended", progress.step, {"seconds": progress.seconds, "signal": stopped_by()})
+            if ended or stopped:
+                journal.write("ended", progress.step, {"seconds": progress.seconds, "signal": stopped})
                 break
-    return Outcome(progress, checkpoint, stopped_by())
+    return Outcome(progress, checkpoint, stopped)
 
 
 class Trainer:
@@ -100,6 +104,8 @@ class Trainer:
             packed=model.keeps_packed_sentences_apart,
             longest=model.longest,
         )
+        if len(self.updates.fitting) == 0:
+            raise DataError("training.row_length", f"every pair is longer than a row, {self.updates.row_lengths}")
         self.tokens_an_epoch = int(self.updates.lengths[self.updates.fitting, 1].sum())
         betas = (config.beta1, config.beta2)
         self.optimizer = torch.optim.Adam(model.parameters(), betas=betas, eps=config.epsilon, fused=True)
@@ -109,12 +115,10 @@ class Trainer:
     def introduce(self, journal: Journal, progress: Progress) -> None:
         """Say what will be trained on what."""
         updates, left_out = self.updates, self.updates.left_out
-        if len(updates.fitting) == 0:
-            raise DataError("training.row_length", f"every pair is longer than a row of {updates.target_length}")
         if left_out:
             journal.say(
-                f"warning: {left_out:,} of {len(updates.store):,} pairs are longer than a row of "
-                f"{updates.target_length} and are left out; training.row_length makes rows longer"
+                f"warning: {left_out:,} of {len(updates.store):,} pairs are longer than a row, {updates.row_lengths}, "
+                "and are left out; training.row_length makes rows longer"
             )
         if progress.rows_at_once is None:
             progress.rows_at_once = self._rows_that_should_fit()
@@ -180,7 +184,8 @@ class Trainer:
             progress.stale += 1
         values = {"loss": result.loss, "bleu": result.bleu, "best": progress.best_score}
         journal.write("validation", progress.step, values | {"samples": [vars(each) for each in result.samples]})
-        journal.say(f"step {progress.step:,}: validation loss {result.loss:.3f}, BLEU {result.bleu:.1f}")
+        loss = "none" if result.loss is None else f"{result.loss:.3f}"
+        journal.say(f"step {progress.step:,}: validation loss {loss}, BLEU {result.bleu:.1f}")
         for sample in result.samples:
             journal.say(f"  {sample.source}  ->  {sample.translation}  (reference: {sample.reference})")
         patience = self.recipe.training.patience
@@ -270,4 +275,5 @@ def uses_bf16(precision: str, device: torch.device) -> bool:
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether an error of torch's means that memory ran out, on a GPU or on the CPU."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    said = ("can't allocate memory", "out of memory")
+    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in said)

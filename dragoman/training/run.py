@@ -1,5 +1,8 @@
 """Set up a run: a fresh one, one that goes on where it stopped, or one that begins with another model's weights."""
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -7,9 +10,9 @@ from rich.console import Console
 
 from dragoman.data.prepare import encode_anew
 from dragoman.data.store import Data, open_data
-from dragoman.errors import ConfigError, DataError, ModelError
+from dragoman.errors import ConfigError, DataError, DragomanError, ModelError
 from dragoman.recipe import BUDGETS, Recipe
-from dragoman.saved import RECIPE, SavedModel, build_model, load_model, newest_good, read_card, read_recipe_file
+from dragoman.saved import SavedModel, build_model, load_model, newest_good, read_card, read_recipe_file
 from dragoman.training.checkpoints import RunFolder
 from dragoman.training.loop import Outcome, train
 
@@ -31,23 +34,36 @@ def run_training(
     _check_folder(run, resume)
     data = open_data(data_folder)
     begun = load_model(start) if start else None
-    with run.lock():
+    with _no_trace_of_a_mistake(out), run.lock():
         if begun:
+            if not resume:
+                shutil.rmtree(out / "data", ignore_errors=True)  # of a run that came to nothing
             data = _in_the_words_of(begun, data, out / "data")
-            model_section = begun.recipe.model.model_copy(update={"dropout": recipe.model.dropout})
-            recipe = recipe.model_copy(update={"model": model_section, "data": begun.recipe.data})
+            shape = begun.recipe.model.model_dump() | {"dropout": recipe.model.dropout}
+            recipe = recipe.with_values({"model": shape, "data": begun.recipe.data.model_dump()}, start)
         else:
             recipe = recipe.with_values({"data": data.manifest.config}, data_folder)
         checkpoint = newest_good(out) if resume else None
         if checkpoint:
             _check_same(checkpoint, recipe, data)
-        (out / RECIPE).write_text(recipe.toml(), encoding="utf-8")
         torch.manual_seed(recipe.training.seed)
         model = build_model(recipe, len(data.source_vocabulary), len(data.target_vocabulary))
         if begun:
             model.load_state_dict(begun.model.state_dict())
         card = {"languages": data.manifest.languages, "data": data.manifest.sha256}
         return train(run, recipe, data, model.to(device), card, checkpoint, console)
+
+
+@contextmanager
+def _no_trace_of_a_mistake(out: Path) -> Iterator[None]:
+    """A fresh run that is refused leaves no folder behind."""
+    is_fresh = not out.exists()
+    try:
+        yield
+    except DragomanError as error:
+        if is_fresh and error.exit_code == DragomanError.exit_code:
+            shutil.rmtree(out, ignore_errors=True)
+        raise
 
 
 def _check_folder(run: RunFolder, resume: bool) -> None:

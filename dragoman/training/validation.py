@@ -25,7 +25,7 @@ class Sample:
 class Validation:
     """The result of one validation."""
 
-    loss: float
+    loss: float | None  # None where every pair is too long for the model
     bleu: float
     samples: Sequence[Sample]
 
@@ -41,9 +41,8 @@ def validate(model: Model, data: Data, recipe: Recipe) -> Validation:
     was_training = model.training
     model.eval()
     with torch.inference_mode():
-        scores = translator.score(sources, references)
+        loss = translator.loss(sources, references)
         translations = [each.text for each in translator.translate(sources)]
     model.train(was_training)
-    loss = -sum(each.log_probability for each in scores) / sum(each.pieces for each in scores)
     shown = list(map(Sample, sources, references, translations))[: recipe.training.samples]
     return Validation(loss, plain_bleu(translations, references), shown)
