@@ -113,7 +113,7 @@ def test_a_loop_through_other_spellings_of_a_name_is_refused(tmp_path: Path) -> 
 
 def test_a_missing_parent_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.toml", 'extends = "gone.toml"\n')
-    with pytest.raises(ConfigError, match=f"^{tmp_path / 'gone.toml'}: no such recipe$"):
+    with pytest.raises(ConfigError, match=f"^{path}: 'extends' = 'gone.toml': no such recipe, neither beside"):
         read_values(path)
 
 
@@ -210,3 +210,10 @@ def test_what_is_written_as_toml_is_read_as_the_same(
 ) -> None:
     harbour = Harbour(boat=Boat(length=length, oars=oars, sail=sail, motor=motor, berths=berths))
     assert check(Harbour, tomllib.loads(write_toml(harbour)), "here") == harbour
+
+
+def test_a_recipe_anywhere_may_extend_a_preset(tmp_path: Path) -> None:
+    (tmp_path / "presets").mkdir()
+    write(tmp_path / "presets" / "base.toml", "[model]\nlayers = 5\n")
+    path = write(tmp_path / "mine.toml", 'extends = "base.toml"\n\n[model]\nwidth = 7\n')
+    assert read_values(path, [tmp_path / "presets"]) == {"model": {"layers": 5, "width": 7}}

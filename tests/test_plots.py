@@ -38,12 +38,13 @@ def test_each_weight_stands_below_its_source_piece_beside_its_target_piece() -> 
             assert cells[row][column] == SHADES[-1] * 2
 
 
-def test_more_weight_is_never_lighter_and_every_shade_is_used() -> None:
+def test_more_weight_is_never_lighter_and_every_shade_has_its_fifth() -> None:
     shares = [step / 100 for step in range(101)]
     shades = [attention_map(torch.tensor([[share]]), ["t"], ["s"])[-1] for share in shares]
     darkness = [SHADES.index(shade) for shade in shades]
     assert darkness == sorted(darkness)
-    assert set(darkness) == set(range(len(SHADES)))
+    # Each of the five shades stands for a fifth of the hundred steps.
+    assert all(19 <= darkness.count(shade) <= 21 for shade in range(len(SHADES)))
     assert (darkness[0], darkness[-1]) == (0, len(SHADES) - 1)
 
 

@@ -30,6 +30,12 @@ AWKWARD = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _buffered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python buffers what it writes, as it does for a user."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
+
 @given(st.lists(st.text(max_size=3), max_size=40), st.integers(1, 13))
 def test_windows_hold_every_line_in_order_and_say_how_many_came_before(lines: list[str], size: int) -> None:
     found = list(windows(iter(lines), size))

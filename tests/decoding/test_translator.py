@@ -12,8 +12,9 @@ from dragoman.decoding.sampling import Sampling
 from dragoman.decoding.search import Hypothesis, search
 from dragoman.decoding.translator import Translator
 from dragoman.errors import DataError, ModelError
+from dragoman.models.transformer import Transformer, TransformerConfig
 from dragoman.recipe import DecodingConfig
-from dragoman.saved import load_model, save_model
+from dragoman.saved import find_model, load_model, save_model
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +75,27 @@ def test_alternatives_are_sorted_distinct_and_begin_with_the_translation(
     assert [len(each.alternatives) for each in translator.translate(numbers[:3])] == [1, 1, 1]
 
 
-def test_a_translation_is_no_longer_than_its_source_and_what_is_allowed_beyond(reverser: Path) -> None:
-    brief = dragoman.load(reverser, checkpoint="last", device="cpu", decoding=DecodingConfig(extra=0))
-    # Letters are nothing it has learned; without the limit some of these would run on.
-    texts = ["zzz", "a", "hello world", "ñandú"]
-    for text, found in zip(texts, brief.translate(texts), strict=True):
-        assert len(brief.target_vocabulary.encode([found.text])[0]) <= len(brief.encode([text])[0])
+@pytest.mark.parametrize("extra", [0, 1, 5])
+def test_a_translation_that_never_ends_is_cut_so_many_pieces_beyond_its_source(
+    translator: Translator, extra: int
+) -> None:
+    # A model whose last norm says the same at every position, so that the first column of the embedding is its logits:
+    # "1" is e^10 times as likely as anything else, the end included.
+    vocabulary = translator.target_vocabulary
+    config = TransformerConfig(layers=1, width=3, hidden=5, heads=1, longest=31)
+    model = Transformer(config, len(vocabulary)).eval()
+    last = model.decoder[-1].feed_forward_residual.norm
+    with torch.no_grad():
+        last.weight.zero_()
+        last.bias.copy_(torch.tensor([1.0, 0.0, 0.0]))
+        model.target_embedding.weight[:, 0] = 0.0
+        model.target_embedding.weight[vocabulary.encode(["1"])[0][-1], 0] = 10.0
+    endless = Translator([model], vocabulary, vocabulary, DecodingConfig(extra=extra, alpha=1.0))
+    texts = ["7", "123", "4567890"]
+    expected = ["1" * (1 + len(text) + extra) for text in texts]  # a blank comes before the digits
+    assert [each.text for each in endless.translate(texts)] == expected
+    cold = Sampling(temperature=0.1)
+    assert [each.text for each in endless.translate(texts, sampling=cold)] == expected
 
 
 def test_a_text_longer_than_the_model_is_translated_in_parts(short_sighted: Translator) -> None:
@@ -183,7 +199,7 @@ def test_several_draws_are_alternatives(translator: Translator) -> None:
 def test_an_ensemble_of_a_run_with_itself_is_the_run(
     reverser: Path, translator: Translator, numbers: list[str]
 ) -> None:
-    twins = dragoman.load(reverser, reverser, checkpoint="last", device="cpu")
+    twins = dragoman.load(find_model(reverser, "last"), find_model(reverser, "last"), device="cpu")
     assert len(twins.models) == 2
     alone, together = (each.translate(numbers[:31]) for each in (translator, twins))
     assert [each.text for each in together] == [each.text for each in alone]

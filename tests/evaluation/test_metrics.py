@@ -1,6 +1,7 @@
 """Scores are sacreBLEU's own, with signature and interval."""
 
 import random
+from statistics import fmean, stdev
 
 import pytest
 import sacrebleu
@@ -54,6 +55,20 @@ def test_the_interval_holds_the_score_and_narrows_with_more_text(seed: int) -> N
         smaller = metric(*many, resamples=301).interval
         # Nine times the text, a third of the spread: between a half and a fifth, say.
         assert (high - low) / 5 < smaller[1] - smaller[0] < (high - low) / 2
+
+
+def test_the_interval_holds_95_of_100_scores_of_text_drawn_anew() -> None:
+    hypotheses, references = corpus(4)
+    draw, scores = random.Random(0), []
+    for _ in range(101):
+        lines = draw.choices(range(len(references)), k=len(references))
+        scores.append(plain_bleu([hypotheses[n] for n in lines], [references[n] for n in lines]))
+    mean, deviation = fmean(scores), stdev(scores)
+    # 95 % of a normal variable lie within 1.96 deviations; of 101 draws the deviation is known to 7 %, and the ends
+    # of the interval with it to 0.2 deviations: twice that is allowed.
+    low, high = bleu(hypotheses, references).interval
+    assert low == pytest.approx(mean - 1.96 * deviation, abs=0.4 * deviation)
+    assert high == pytest.approx(mean + 1.96 * deviation, abs=0.4 * deviation)
 
 
 def test_a_perfect_translation_scores_a_hundred_without_doubt() -> None:

@@ -20,7 +20,8 @@ from dragoman.recipe import read_recipe
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
-SMALLER = "model.width=16 model.heads=2 model.hidden=16 training.batch_tokens=256 training.save_every=1"
+SHORTER = "training.batch_tokens=256 training.save_every=1"
+SMALLER = f"{SHORTER} model.width=16 model.heads=2 model.hidden=16"
 # Every command of the README, and what makes it short here.
 COMMANDS = {
     "dragoman demo --source en --target fr": "--minutes 0.01 --out demo",
@@ -32,7 +33,7 @@ COMMANDS = {
     "dragoman train small --data data --out runs/short model.layers=2 training.minutes=10": f"{SMALLER} "
     "training.steps=1",
     "dragoman average runs/mine --last 5 --out models/mine": "",
-    "dragoman train small --data new-data --out runs/tuned --from runs/mine": f"{SMALLER} training.steps=1",
+    "dragoman train small --data new-data --out runs/tuned --from runs/mine": f"{SHORTER} training.steps=1",
     "dragoman translate runs/mine --steps < test.en": "> test.steps",
     "dragoman score runs/mine --source test.en --target test.de": "",
     "dragoman inspect runs/mine": "",
@@ -71,7 +72,7 @@ def followed(tmp_path_factory: pytest.TempPathFactory, reversals: Path) -> Itera
         patch.chdir(folder)
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("PATH", str(tools), prepend=":")
-        new_text = "dragoman prepare --source test.de --target test.en --vocabulary 11 --out new-data"
+        new_text = "dragoman prepare --source train.de --target train.en --vocabulary 11 --out new-data"
         for command in [new_text, *(command for command in commands(README) if command in COMMANDS)]:
             words = f"{command} {COMMANDS.get(command, '')}"
             if words.startswith("dragoman demo") or re.search("[<>|]", words):

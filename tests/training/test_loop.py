@@ -158,7 +158,7 @@ def test_pairs_longer_than_a_row_are_left_out_and_said(
     recipe = read_recipe("tiny", [*MINUSCULE, "training.row_length=8", "training.steps=2"])
     console = Console(stderr=True, width=200)
     run_training(recipe, reversals / "data", tmp_path / "run", torch.device("cpu"), console)
-    assert "pairs are longer than a row of 8 and are left out" in capsys.readouterr().err
+    assert "pairs are longer than a row, 8 source and 8 target positions, and are left out" in capsys.readouterr().err
 
 
 def test_a_run_folder_is_locked_while_a_run_uses_it(train_small: Train, tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_averaging_is_the_mean_of_the_last_checkpoints(train_small: Train, tmp_p
     assert mean.card["averaged"] == steps
     with pytest.raises(ModelError, match="already exists"):
         average_last(tmp_path / "run", 3, tmp_path / "mean")
-    with pytest.raises(ModelError, match=r"has \d checkpoints, got --last 29"):
+    with pytest.raises(ModelError, match="has 3 last checkpoints, got --last 29"):
         average_last(tmp_path / "run", 29, tmp_path / "more")
 
 
@@ -308,3 +308,53 @@ def test_the_journal_has_what_a_curve_needs(train_small: Train, tmp_path: Path) 
 def test_bf16_and_compile_train_too(train_small: Train, tmp_path: Path) -> None:
     outcome = train_small(tmp_path / "run", "training.steps=3", "training.precision=bf16")
     assert outcome.progress.step == 3
+
+
+def test_what_a_refused_run_began_is_removed(train_small: Train, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="every pair is longer than a row"):
+        train_small(tmp_path / "run", "training.steps=2", "training.row_length=8", data=long_data(tmp_path))
+    assert not (tmp_path / "run").exists()
+
+
+def long_data(tmp_path: Path) -> Path:
+    from dragoman.data.prepare import Corpus, DataConfig, prepare
+
+    for name in ("long.fwd", "long.rev"):
+        (tmp_path / name).write_text("".join(f"{number}{number}{number}\n" for number in range(1000, 1013)))
+    corpus = Corpus([tmp_path / "long.fwd"], [tmp_path / "long.rev"])
+    prepare(corpus, None, (None, None), DataConfig(vocabulary=7), tmp_path / "long", lambda text: None)
+    return tmp_path / "long"
+
+
+def test_a_validation_pair_too_long_for_the_model_does_not_end_the_run(
+    train_small: Train, tmp_path: Path, reversals: Path
+) -> None:
+    from dragoman.data.prepare import Corpus, DataConfig, prepare
+
+    (tmp_path / "valid.fwd").write_text("123\n" + "4" * 97 + "\n")
+    (tmp_path / "valid.rev").write_text("321\n" + "4" * 97 + "\n")
+    train = Corpus([reversals / "train.fwd"], [reversals / "train.rev"])
+    valid = Corpus([tmp_path / "valid.fwd"], [tmp_path / "valid.rev"])
+    prepare(train, valid, (None, None), DataConfig(vocabulary=11), tmp_path / "data", lambda text: None)
+    outcome = train_small(tmp_path / "run", "training.steps=2", "model.longest=53", data=tmp_path / "data")
+    assert outcome.checkpoint is not None
+
+
+def test_what_an_interruption_saved_is_dropped_at_the_next_regular_checkpoint(
+    train_small: Train, tmp_path: Path, unvalidated: Path
+) -> None:
+    run = tmp_path / "run"
+    train_small(run, "training.steps=5", "training.save_every=2", data=unvalidated)
+    assert [step_of(folder) for folder in checkpoints(run)] == [2, 4, 5]
+    train_small(run, "training.steps=8", "training.save_every=2", data=unvalidated, resume=True)
+    assert [step_of(folder) for folder in checkpoints(run)] == [2, 4, 6, 8]
+
+
+def test_training_from_a_model_never_reads_what_an_earlier_attempt_left(train_small: Train, tmp_path: Path) -> None:
+    train_small(tmp_path / "first", "training.steps=2")
+    first, second = long_data(tmp_path), tmp_path / "second"
+    (second / "data").mkdir(parents=True)
+    (second / "lock").touch()
+    (second / "data" / "junk").touch()
+    train_small(second, "training.steps=2", start=tmp_path / "first", data=first)
+    assert load_model(second, "last").card["step"] == 2
