@@ -343,10 +343,10 @@ def test_a_validation_pair_too_long_for_the_model_does_not_end_the_run(
 def test_what_an_interruption_saved_is_dropped_at_the_next_regular_checkpoint(
     train_small: Train, tmp_path: Path, unvalidated: Path
 ) -> None:
-    run = tmp_path / "run"
-    train_small(run, "training.steps=5", "training.save_every=2", data=unvalidated)
+    run, often = tmp_path / "run", ("training.save_every=2", "training.keep_last=9")
+    train_small(run, *often, "training.steps=5", data=unvalidated)
     assert [step_of(folder) for folder in checkpoints(run)] == [2, 4, 5]
-    train_small(run, "training.steps=8", "training.save_every=2", data=unvalidated, resume=True)
+    train_small(run, *often, "training.steps=8", data=unvalidated, resume=True)
     assert [step_of(folder) for folder in checkpoints(run)] == [2, 4, 6, 8]
 
 
