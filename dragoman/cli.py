@@ -7,6 +7,7 @@ Data goes to stdout, everything else to stderr. Exit codes: 0; 2 for the caller'
 import errno
 import json
 import logging
+import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -43,7 +44,10 @@ def main() -> None:
     """Run the command line; what a user can cause ends in one clear message and an exit code."""
     logging.basicConfig(format="warning: %(message)s", level=logging.WARNING)
     try:
-        app(standalone_mode=True)
+        try:
+            app(standalone_mode=True)
+        finally:
+            sys.stdout.flush()  # what cannot be written is told here, not when Python ends
     except DragomanError as error:
         sys.exit(_report(error))
     except KeyboardInterrupt:
@@ -51,6 +55,9 @@ def main() -> None:
     except OSError as error:
         if error.errno is None:
             raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python does not try again
+        if error.errno == errno.EPIPE:
+            sys.exit(0)
         kind = RunError if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) else ConfigError
         sys.exit(_report(kind(error.filename or "files", str(error.strerror).lower())))
     except RuntimeError as error:
@@ -114,8 +121,8 @@ def prepare(
         print(json.dumps(asdict(manifest)))
     for name, split in manifest.splits.items():
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in split.dropped.items()) or "none"
-        console.print(f"{name}: {split.pairs:,} pairs, {split.target_tokens:,} target pieces (dropped: {dropped})")
-    console.print(f"vocabulary: {manifest.vocabulary[1]:,} pieces, wrote {out}", highlight=False, markup=False)
+        console.out(f"{name}: {split.pairs:,} pairs, {split.target_tokens:,} target pieces (dropped: {dropped})")
+    console.out(f"vocabulary: {manifest.vocabulary[1]:,} pieces, wrote {out}", highlight=False)
 
 
 @app.command()
@@ -144,11 +151,9 @@ def train(
     outcome = run_training(read_recipe(recipe, overrides or []), data, out, place, console, resume, start)
     if outcome.signal is not None:
         where = f"saved {outcome.checkpoint.name}" if outcome.checkpoint else "nothing to save yet"
-        console.print(f"stopped: {where}; go on with the same command and --resume", highlight=False, markup=False)
+        console.out(f"stopped: {where}; go on with the same command and --resume", highlight=False)
         sys.exit(128 + outcome.signal)
-    console.print(
-        f"done: {outcome.progress.step:,} steps; try: dragoman translate {out}", highlight=False, markup=False
-    )
+    console.out(f"done: {outcome.progress.step:,} steps; try: dragoman translate {out}", highlight=False)
 
 
 @app.command()
@@ -164,7 +169,7 @@ def translate(
     temperature: Annotated[float, typer.Option(min=0.01, help="Below 1 draws what is likely.")] = 1.0,
     top_k: Annotated[int | None, typer.Option(min=1, help="Draw among the k likeliest.")] = None,
     top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Draw among this share.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the drawing.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=1 << 62, help="Of the drawing.")] = 0,
     prefix: Annotated[str | None, typer.Option(help="How every translation begins.")] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Show each decoding step.")] = False,
     checkpoint: Checkpoint = None,
@@ -265,7 +270,7 @@ def average(
 
     _place(device, threads)
     steps = average_last(run, last, out)
-    _console().print(f"averaged steps {', '.join(map(str, steps))} into {out}", highlight=False, markup=False)
+    _console().out(f"averaged steps {', '.join(map(str, steps))} into {out}", highlight=False)
 
 
 @app.command()

@@ -34,7 +34,7 @@ def run_demo(
     """Generate phrases, train on them, score the held-out ones, and show what the model does."""
     begun = time.monotonic()
     recipe = read_recipe("demo", [f"training.minutes={minutes}"] if minutes is not None else [])
-    console.print(f"Writing a phrasebook {source} -> {target} from CLDR: dates, times, money, units, names, lists.")
+    console.out(f"Writing a phrasebook {source} -> {target} from CLDR: dates, times, money, units, names, lists.")
     phrasebook = make_phrasebook(source, target)
     with _own_folder(out, console):
         result = _train_and_show(phrasebook, (source, target), recipe, out, device, console)
@@ -51,7 +51,7 @@ def _train_and_show(
 ) -> dict[str, float]:
     corpora = _write_corpora(phrasebook, out / "text", languages)
     prepare(corpora["train"], corpora["valid"], languages, recipe.data, out / "data", lambda text: None)
-    console.print(f"{len(phrasebook.train):,} pairs to learn from, {len(phrasebook.test):,} held out; training:")
+    console.out(f"{len(phrasebook.train):,} pairs to learn from, {len(phrasebook.test):,} held out; training:")
     outcome = run_training(recipe, out / "data", out / "run", device, console)
     if outcome.signal is not None:
         raise KeyboardInterrupt
@@ -67,7 +67,7 @@ def _own_folder(out: Path, console: Console) -> Iterator[None]:
         raise ConfigError(out, "exists and is not a demo's folder", hint="choose another --out")
     with locked(out):
         if (out / MARK).is_file():
-            console.print(f"{out} holds an earlier demo: replacing it.", highlight=False)
+            console.out(f"{out} holds an earlier demo: replacing it.", highlight=False)
         (out / MARK).touch()
         for part in ("text", "data", "run"):
             shutil.rmtree(out / part, ignore_errors=True)
@@ -107,16 +107,14 @@ def _show(
     console.print(samples)
     number = max(chosen, key=lambda each: -abs(len(sources[each]) - 24))
     maps = translator.attention(sources[number], translations[number])
-    console.print(f"Who looks at whom (cross-attention, last layer, mean of its heads): {sources[number]}")
-    console.print(
-        attention_map(maps.cross[-1].mean(0), maps.target_pieces, maps.source_pieces), markup=False, highlight=False
-    )
+    console.out(f"Who looks at whom (cross-attention, last layer, mean of its heads): {sources[number]}")
+    console.out(attention_map(maps.cross[-1].mean(0), maps.target_pieces, maps.source_pieces), highlight=False)
     return {"exact_match": report.exact_match, "bleu": report.bleu.score}
 
 
 def _say_what_next(out: Path, languages: tuple[str, str], pairs: int, console: Console) -> None:
     source, target = languages
-    console.print(
+    console.out(
         f"This model learned from {pairs:,} phrases made of CLDR data and knows nothing else: "
         "no everyday sentences, no other words.\n"
         "What next:\n"

@@ -42,7 +42,7 @@ class TrainingConfig(Section):
     keep_last: int = Field(5, ge=1)  # checkpoints kept beside the best
     patience: int | None = Field(None, ge=1)  # checkpoints without a better BLEU before the run stops
     samples: int = Field(3, ge=0)  # translations shown at each validation
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=1 << 63)
     deterministic: bool = False
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 
@@ -17,7 +18,7 @@ class Metric:
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], resamples: int = 1000) -> Metric:
     """Cased BLEU as sacreBLEU computes it (tok:13a)."""
-    return _measure(BLEU(), hypotheses, references, resamples)
+    return _measure(_FloatBLEU(), hypotheses, references, resamples)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str], resamples: int = 1000) -> Metric:
@@ -33,6 +34,15 @@ def plain_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """The share of lines that are right to the last character, 0 to 1."""
     return sum(map(str.__eq__, hypotheses, references)) / len(references)
+
+
+class _FloatBLEU(BLEU):
+    """sacreBLEU 2.6 fails to average scores where some are Python's floats (the zeros) and some are numpy's."""
+
+    def _compute_score_from_stats(self, stats: Any) -> Any:
+        result = super()._compute_score_from_stats(stats)
+        result.score = float(result.score)
+        return result
 
 
 def _measure(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str], resamples: int) -> Metric:

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 from dragoman.durable import replace_file
@@ -73,7 +72,7 @@ class Journal:
 
     def say(self, text: str) -> None:
         """A line for the reader."""
-        self._console.print(escape(text), highlight=False, soft_wrap=True)
+        self._console.out(text, highlight=False)
 
 
 def read_journal(run: Path) -> list[dict[str, Any]]:
