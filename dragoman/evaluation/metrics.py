@@ -18,7 +18,7 @@ class Metric:
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], resamples: int = 1000) -> Metric:
     """Cased BLEU as sacreBLEU computes it (tok:13a)."""
-    return _measure(_FloatBLEU(), hypotheses, references, resamples)
+    return _measure(BLEU(), hypotheses, references, resamples)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str], resamples: int = 1000) -> Metric:
@@ -36,16 +36,16 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     return sum(map(str.__eq__, hypotheses, references)) / len(references)
 
 
-class _FloatBLEU(BLEU):
-    """sacreBLEU 2.6 fails to average scores where some are Python's floats (the zeros) and some are numpy's."""
+def _measure(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str], resamples: int) -> Metric:
+    compute = metric._compute_score_from_stats
 
-    def _compute_score_from_stats(self, stats: Any) -> Any:
-        result = super()._compute_score_from_stats(stats)
+    def compute_plainly(stats: Any) -> Any:
+        # sacreBLEU 2.6 fails to average scores where some are Python's floats (the zeros) and some are numpy's.
+        result = compute(stats)
         result.score = float(result.score)
         return result
 
-
-def _measure(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str], resamples: int) -> Metric:
+    metric._compute_score_from_stats = compute_plainly  # type: ignore[method-assign]
     result = metric.corpus_score(hypotheses, [references], n_bootstrap=resamples)
     mean, spread = float(result._mean), float(result._ci)
     return Metric(float(result.score), str(metric.get_signature()), (mean - spread, mean + spread))
