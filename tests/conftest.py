@@ -2,6 +2,7 @@
 
 import fcntl
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,6 +13,8 @@ import torch
 
 # Two workers share two cores: more threads than cores each would only wait for one another.
 torch.set_num_threads(1)
+# A shell that starts the tests in the background lets them, and so the processes they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REVERSER = [
     "model.layers=2",
