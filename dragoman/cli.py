@@ -42,6 +42,9 @@ Alpha = Annotated[float | None, typer.Option(min=0, help="Length penalty. The re
 
 def main() -> None:
     """Run the command line; what a user can cause ends in one clear message and an exit code."""
+    # Threads that spin while they wait starve one another as soon as another program wants a core: a training step was
+    # seen to take 30 times as long. Threads that sleep cost at most a third (docs/LOG.md, 2026-11-16).
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     logging.basicConfig(format="warning: %(message)s", level=logging.WARNING)
     try:
         try:
