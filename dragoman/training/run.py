@@ -34,7 +34,9 @@ def run_training(
     _check_folder(run, resume)
     data = open_data(data_folder)
     begun = load_model(start) if start else None
-    with _no_trace_of_a_mistake(out), run.lock():
+    is_fresh = not out.exists()
+    # Inside the lock: only the run that holds the folder may remove it.
+    with run.lock(), _no_trace_of_a_mistake(out, is_fresh):
         if begun:
             if not resume:
                 shutil.rmtree(out / "data", ignore_errors=True)  # of a run that came to nothing
@@ -55,9 +57,8 @@ def run_training(
 
 
 @contextmanager
-def _no_trace_of_a_mistake(out: Path) -> Iterator[None]:
+def _no_trace_of_a_mistake(out: Path, is_fresh: bool) -> Iterator[None]:
     """A fresh run that is refused leaves no folder behind."""
-    is_fresh = not out.exists()
     try:
         yield
     except DragomanError as error:

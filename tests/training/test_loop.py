@@ -1,6 +1,7 @@
 """The loop: budgets, failures, memory, validation, what it leaves behind."""
 
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -358,3 +359,26 @@ def test_training_from_a_model_never_reads_what_an_earlier_attempt_left(train_sm
     (second / "data" / "junk").touch()
     train_small(second, "training.steps=2", start=tmp_path / "first", data=first)
     assert load_model(second, "last").card["step"] == 2
+
+
+def test_a_second_run_on_a_fresh_folder_never_removes_the_first_ones(
+    train_small: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dragoman.training import run as setup
+    from dragoman.training.checkpoints import RunFolder
+
+    out = tmp_path / "run"
+    holder = RunFolder(out).lock()
+    load = setup.open_data
+
+    def first_comes_meanwhile(folder: Path) -> object:
+        holder.__enter__()
+        (out / "checkpoints" / "theirs").touch()
+        return load(folder)
+
+    monkeypatch.setattr(setup, "open_data", first_comes_meanwhile)
+    monkeypatch.setattr(Path, "exists", lambda self: self != out and os.path.exists(self))
+    with pytest.raises(ModelError, match="in use by another run"):
+        train_small(out, "training.steps=2")
+    assert os.path.isfile(out / "checkpoints" / "theirs")
+    holder.__exit__(None, None, None)
