@@ -173,6 +173,15 @@ def test_a_prefix_of_another_sentence_changes_nothing(seed: int) -> None:
         agree(search([model], side(SOURCES), 3, 0.6, 3, prefixes=prefixes)[1:], free[1:])
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_prefix_stays_with_its_sentence_when_others_are_done(beam: int) -> None:
+    # The end has 0.97: a sentence that is free ends at once and leaves, while the prefixes of the others go on.
+    model = model_that_always_says([1e-9, 1e-9, 1e-9, 0.97, 0.01, 0.01, 0.01])
+    prefixes = [[], [5, 6, 5, 4], [], [6, 6]]
+    found = search([model], side([[4, 5], [6], [4], [5, 5, 6]]), beam, 0.0, extra=5, prefixes=prefixes)
+    assert [best[0].ids for best in found] == prefixes
+
+
 @each_seed
 def test_the_beginning_of_the_best_translation_as_a_prefix_leads_back_to_it(seed: int) -> None:
     model = peaked(seed)
