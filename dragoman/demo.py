@@ -34,6 +34,7 @@ def run_demo(
     """Generate phrases, train on them, score the held-out ones, and show what the model does."""
     begun = time.monotonic()
     recipe = read_recipe("demo", [f"training.minutes={minutes}"] if minutes is not None else [])
+    _check_folder(out)
     console.out(f"Writing a phrasebook {source} -> {target} from CLDR: dates, times, money, units, names, lists.")
     phrasebook = make_phrasebook(source, target)
     with _own_folder(out, console):
@@ -60,11 +61,14 @@ def _train_and_show(
     return result
 
 
+def _check_folder(out: Path) -> None:
+    if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(out, "exists and is not a demo's folder", hint="choose another --out")
+
+
 @contextmanager
 def _own_folder(out: Path, console: Console) -> Iterator[None]:
     """A demo replaces its own folder, and no other."""
-    if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(out, "exists and is not a demo's folder", hint="choose another --out")
     with locked(out):
         if (out / MARK).is_file():
             console.out(f"{out} holds an earlier demo: replacing it.", highlight=False)

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
@@ -12,6 +12,7 @@ from secrets import token_hex
 def new_folder(out: Path) -> Iterator[Path]:
     """A folder that takes its name only when everything in it is on the disk; FileExistsError if the name is taken."""
     out = out.absolute()
+    missing = [parent for parent in out.parents if not parent.exists()]
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = _beside(out)
     folder.mkdir()
@@ -25,6 +26,9 @@ def new_folder(out: Path) -> Iterator[Path]:
         _flush(out.parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # what was made for nothing goes again; a folder that holds something stays
+            for parent in missing:
+                parent.rmdir()
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ import torch
 from dragoman.data.vocabulary import BYTES, SPECIALS
 from dragoman.models.interface import Model
 from dragoman.recipe import Recipe, read_recipe
-from dragoman.saved import WEIGHTS, build_model, find_model, load_model, read_tensors, weights_sha256
+from dragoman.saved import WEIGHTS, build_model, find_model, load_model, read_card, read_tensors, weights_sha256
 
 ADAM_COPIES = 4  # weights, gradients and two moments, four bytes each
 
@@ -34,9 +34,20 @@ def inspect_model(path: Path, checkpoint: str | None) -> dict[str, Any]:
         **card,
         "folder": str(folder),
         "weights_sha256": weights_sha256(read_tensors(folder / WEIGHTS)),
-        "best": {"step": progress.get("best_step"), "bleu": progress.get("best_score")} if progress else None,
+        "best": _best(folder, progress) if progress else None,
         "vocabulary": len(saved.target_vocabulary),
         **_sizes(saved.model, saved.recipe),
+    }
+
+
+def _best(folder: Path, progress: dict[str, Any]) -> dict[str, Any]:
+    """The run's best checkpoint with what `dragoman evaluate RUN` kept in its card."""
+    step = progress["best_step"]
+    best = folder.with_name(f"step-{step}")
+    return {
+        "step": step,
+        "bleu": progress["best_score"],
+        "scores": read_card(best).get("scores", []) if best.is_dir() else [],
     }
 
 

@@ -96,7 +96,11 @@ def read_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     given = above.get("training")
     if isinstance(training, dict) and isinstance(given, dict) and any(budget in given for budget in BUDGETS):
         values["training"] = {key: value for key, value in training.items() if key not in BUDGETS}
-    return check(Recipe, merge(values, above), path)
+    try:
+        return check(Recipe, merge(values, above), path)
+    except ConfigError as error:
+        check(Recipe, values, path)  # raises where the file itself is wrong
+        raise ConfigError("command line", error.what) from None
 
 
 def find_recipe(name: str | Path) -> Path:

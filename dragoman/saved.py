@@ -120,6 +120,8 @@ def save_model(
             write_card(new, card | {"files": {name: file_sha256(new / name) for name in contents}})
     except FileExistsError:
         raise ModelError(folder, "already exists", hint="choose another --out, or remove it first") from None
+    except (PermissionError, NotADirectoryError) as error:
+        raise ModelError(folder, f"cannot be written: {error.strerror}") from None
     except (OSError, SafetensorError) as error:
         free = shutil.disk_usage(folder.parent).free if folder.parent.is_dir() else 0
         raise RunError(folder, f"cannot be written: {error} ({free:,} bytes free)") from None

@@ -81,3 +81,10 @@ def test_a_file_is_replaced_in_one_rename_or_not_at_all(tmp_path: Path, monkeypa
         replace_file(tmp_path / "card", "half")
     assert (tmp_path / "card").read_text() == "new"
     assert names(tmp_path) == ["card"]
+
+
+def test_folders_made_on_the_way_to_one_that_fails_go_too_and_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "there" / "deep" / "deeper" / "out"):
+        raise KeyboardInterrupt
+    assert names(tmp_path) == ["there"]

@@ -52,3 +52,9 @@ def test_as_many_pieces_as_rows_are_needed() -> None:
     for pieces in (TARGET[:2], [*TARGET, "more"]):
         with pytest.raises(ValueError, match="argument 2"):
             attention_map(torch.zeros(3, 4), pieces, SOURCE)
+
+
+def test_a_wide_character_takes_the_two_cells_of_its_column() -> None:
+    lines = attention_map(torch.eye(2), ["東京", "t"], ["日本", "s"]).split("\n")
+    assert lines[:2] == ["      日", "      本s"]
+    assert lines[2:] == ["東京  " + SHADES[-1] * 2 + "  ", "   t  " + "  " + SHADES[-1] * 2]

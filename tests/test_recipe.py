@@ -142,10 +142,25 @@ def test_an_override_changes_nothing_else() -> None:
         (["model.longest=199"], "'training.row_length' = 256 is more than 'model.longest' = 199"),
     ],
 )
-def test_a_bad_override_is_named_with_its_recipe(words: list[str], message: str) -> None:
+def test_a_bad_override_is_the_command_lines_mistake(words: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         read_recipe("base", words)
-    assert str(refusal.value) == f"{FOLDER / 'base.toml'}: {message}"
+    assert str(refusal.value) == f"command line: {message}"
+
+
+def test_a_bad_file_is_blamed_itself_whatever_the_command_line_says(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text("[model]\nlayers = 0\n")
+    with pytest.raises(ConfigError) as refusal:
+        read_recipe(tmp_path / "own.toml", ["model.heads=4"])
+    assert str(refusal.value).startswith(f"{tmp_path / 'own.toml'}: 'model.layers'")
+    assert read_recipe(tmp_path / "own.toml", ["model.layers=3"]).model.layers == 3
+
+
+def test_heads_that_do_not_fit_are_named_beside_every_other_mistake() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        read_recipe("base", ["model.heads=7", "model.layers=0", "model.dropout=2"])
+    assert len(refusal.value.what.splitlines()) == 3
+    assert "'model.heads' = 7 does not divide 'model.width' = 512" in refusal.value.what
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 Axes: B sentences, N hypotheses, V vocabulary.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from dragoman.batch import BOS, EOS, Side
 from dragoman.decoding.search import NEVER, Ensemble, Hypothesis, length_penalty, output_limits
+from dragoman.errors import ConfigError
 from dragoman.models.interface import Model
 
 
@@ -23,10 +25,19 @@ class Sampling:
     top_k: int | None = None
     top_p: float | None = None
 
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise ConfigError("temperature", f"should be more than 0, got {self.temperature}")
+        if self.top_k is not None and self.top_k < 1:
+            raise ConfigError("top_k", f"should be at least 1, got {self.top_k}")
+        if self.top_p is not None and not 0 <= self.top_p <= 1:
+            raise ConfigError("top_p", f"should be between 0 and 1, got {self.top_p}")
+
 
 def narrow(log_probabilities: Float[Tensor, "N V"], how: Sampling) -> Float[Tensor, "N V"]:
     """The distribution to draw from, as probabilities that sum to one."""
-    sharpened = log_probabilities / how.temperature
+    # Relative to the likeliest, so that no temperature divides beyond what a float holds.
+    sharpened = (log_probabilities - log_probabilities.amax(-1, keepdim=True)) / how.temperature
     if how.top_k is not None:
         smallest = sharpened.topk(min(how.top_k, sharpened.shape[-1])).values[:, -1:]
         sharpened = sharpened.masked_fill(sharpened < smallest, -torch.inf)

@@ -1,7 +1,8 @@
 """Beam search with the length penalty of Wu et al. 2016 (section 6.1); a beam of one is greedy search.
 
 Knows `models.interface` and no concrete model. An ensemble averages log-probabilities.
-Axes: B sentences, W beam width, N = B*W hypotheses (sentence-major), V vocabulary, T positions written so far.
+Axes: B sentences, W beam width, N = B*W hypotheses (sentence-major), V vocabulary, T positions written so far,
+E hypotheses kept that have ended, A candidates of a step.
 """
 
 from collections.abc import Sequence
@@ -126,8 +127,8 @@ class _Beams:
     prefixes: Int[Tensor, "B P"]  # forced first pieces, PAD where free
     tokens: Int[Tensor, "N T"]  # BOS and what was written behind it
     live: Float[Tensor, "B W"]  # log-probabilities of the live hypotheses
-    finished: Float[Tensor, "B F"]  # scores of the best finished ones, best first
-    finished_tokens: Int[Tensor, "B F T"]  # theirs, PAD behind EOS
+    finished: Float[Tensor, "B E"]  # scores of the best finished ones, best first
+    finished_tokens: Int[Tensor, "B E T"]  # theirs, PAD behind EOS
 
     @classmethod
     def start(
@@ -166,7 +167,7 @@ class _Beams:
             log_probabilities[rows, columns] = kept
 
     def finish(
-        self, best: Float[Tensor, "B K"], rows: Int[Tensor, "B K"], pieces: Int[Tensor, "B K"], alpha: float
+        self, best: Float[Tensor, "B A"], rows: Int[Tensor, "B A"], pieces: Int[Tensor, "B A"], alpha: float
     ) -> None:
         """Keep the n best of those that have ended before and those that end now."""
         length = self.tokens.shape[1]
@@ -177,7 +178,7 @@ class _Beams:
         self.finished_tokens = torch.cat((earlier, ended), dim=1).gather(1, order[:, :, None].expand(-1, -1, length))
 
     def live_on(
-        self, best: Float[Tensor, "B K"], rows: Int[Tensor, "B K"], pieces: Int[Tensor, "B K"]
+        self, best: Float[Tensor, "B A"], rows: Int[Tensor, "B A"], pieces: Int[Tensor, "B A"]
     ) -> Int[Tensor, " N"]:
         """Write the best pieces that are not EOS; return the rows they were written behind."""
         beam = self.live.shape[1]
@@ -189,7 +190,10 @@ class _Beams:
     def done(self, alpha: float) -> Tensor:
         """Log P only falls, so a live hypothesis can reach at best its log P over the penalty of the longest."""
         reachable = self.live.amax(1) / length_penalty(self.limits, alpha)
-        return (self.finished[:, -1] >= reachable) | torch.isneginf(self.live).all(1)
+        is_at_its_end = (
+            self.tokens.shape[1] > self.limits
+        )  # said by count: NaN, of a broken model, compares with nothing
+        return (self.finished[:, -1] >= reachable) | torch.isneginf(self.live).all(1) | is_at_its_end
 
     def keep(self, kept: Int[Tensor, " B"]) -> None:
         """Forget the sentences that are done."""
@@ -208,7 +212,7 @@ class _Beams:
                 hypotheses.append(Hypothesis(tokens[:length], total, score))
         return hypotheses
 
-    def _written(self, rows: Int[Tensor, "B K"]) -> Int[Tensor, "B K T"]:
+    def _written(self, rows: Int[Tensor, "B A"]) -> Int[Tensor, "B A T"]:
         length = self.tokens.shape[1]
         tokens = self.tokens.view(*self.live.shape, length)
         return tokens.gather(1, rows[:, :, None].expand(-1, -1, length))

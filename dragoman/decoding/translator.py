@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dragoman.batch import EOS, Batch, Side
+from dragoman.batch import EOS, UNK, Batch, Side
 from dragoman.data.vocabulary import Vocabulary
 from dragoman.decoding.sampling import Sampling, sample
 from dragoman.decoding.scoring import Score, group_by_length, score
@@ -36,13 +36,21 @@ class Translation:
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Who looked at whom: weights are layers x heads x queries x keys; the last source piece is the end token."""
+    """Who looked at whom: weights are layers x heads x queries x keys.
 
-    source_pieces: list[str]
-    target_pieces: list[str]
-    encoder: Tensor
-    decoder: Tensor
-    cross: Tensor
+    A query of `decoder` and `cross` is the piece being written, a key of `decoder` one that had been written before.
+    """
+
+    source_pieces: list[str]  # the end token last
+    target_pieces: list[str]  # the end token last
+    encoder: Tensor  # source x source
+    decoder: Tensor  # target x read
+    cross: Tensor  # target x source
+
+    @property
+    def read_pieces(self) -> list[str]:
+        """What the decoder read: the beginning of the sentence, and each piece but the end."""
+        return ["<s>", *self.target_pieces[:-1]]
 
 
 class Translator:
@@ -74,9 +82,7 @@ class Translator:
             raise DataError("prefixes", f"one for each text is needed, got {len(prefixes)} for {len(texts)} texts")
         if prefixes is not None and sampling is not None:
             raise DataError("prefixes", "cannot be forced while drawing")
-        forced = self.target_vocabulary.encode(prefixes) if prefixes is not None else None
-        for number, ids in enumerate(forced or []):
-            self._check_length(f"prefix {number + 1}", ids)
+        forced = None if prefixes is None else self._encode_prefixes(prefixes)
         parts = [part for n, ids in enumerate(self.encode(texts)) if texts[n].strip() for part in self._split(n, ids)]
         found: list[list[Hypothesis]] = [[] for _ in parts]
         generator = torch.Generator().manual_seed(seed)
@@ -130,6 +136,14 @@ class Translator:
         """Source ids of each text."""
         return self.source_vocabulary.encode(texts)
 
+    def _encode_prefixes(self, prefixes: Sequence[str]) -> list[list[int]]:
+        forced = self.target_vocabulary.encode(prefixes)
+        for number, (prefix, ids) in enumerate(zip(prefixes, forced, strict=True), start=1):
+            self._check_length(f"prefix {number}", ids)
+            if UNK in ids:
+                raise DataError(f"prefix {number}", f"has characters the model never writes, got {prefix!r}")
+        return forced
+
     def _split(self, text: int, ids: list[int]) -> Iterator["_Part"]:
         """A text longer than the model can read at once is translated in parts."""
         length = min(self.longest, self.decoding.longest)
@@ -148,8 +162,8 @@ class Translator:
         alternatives = []
         for joined in zip(*parts, strict=False):
             text = self.target_vocabulary.decode([[id for part in joined for id in part.ids]])[0]
-            # Byte pieces can spell a line feed; a line answers a line.
-            text = text.replace("\n", " ")
+            # Byte pieces can spell the end of a line; a line answers a line.
+            text = text.replace("\n", " ").replace("\r", " ")
             score = sum(part.score for part in joined) / len(joined)
             alternatives.append(Translation(text, score, sum(part.log_probability for part in joined)))
         if not alternatives:

@@ -6,6 +6,10 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 
+# sacreBLEU holds all resamples in memory at once, 72 bytes a line for chrF; the signature says how many there were.
+RESAMPLED_LINES = 20_000_000
+FEWEST_RESAMPLES = 20
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -46,6 +50,8 @@ def _measure(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequenc
         return result
 
     metric._compute_score_from_stats = compute_plainly  # type: ignore[method-assign]
+    resamples = min(resamples, max(FEWEST_RESAMPLES, RESAMPLED_LINES // len(references)))
     result = metric.corpus_score(hypotheses, [references], n_bootstrap=resamples)
     mean, spread = float(result._mean), float(result._ci)
-    return Metric(float(result.score), str(metric.get_signature()), (mean - spread, mean + spread))
+    interval = (max(0.0, mean - spread), min(100.0, mean + spread))
+    return Metric(float(result.score), str(metric.get_signature()), interval)

@@ -82,6 +82,9 @@ def choose_device(name: str) -> torch.device:
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         return torch.device(next(device for device, is_there in there.items() if is_there))
-    if not there.get(name.split(":")[0], True):
+    kind, _, number = name.partition(":")
+    if not there.get(kind) or (number and (kind != "cuda" or not number.isdecimal())):
         raise ConfigError("--device", f"no such device on this machine, got {name}", hint="use --device auto")
+    if number and int(number) >= torch.cuda.device_count():
+        raise ConfigError("--device", f"this machine has {torch.cuda.device_count()} GPUs, got {name}")
     return torch.device(name)

@@ -6,11 +6,11 @@ W beam width, N = B*W hypotheses.
 
 from functools import partial
 from math import sqrt
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from dragoman.batch import Batch, Side
@@ -30,20 +30,23 @@ class TransformerConfig(Section):
     hidden: int = Field(2048, ge=1, le=262144)  # d_ff
     heads: int = Field(8, ge=1, le=65536)  # h
     key_width: int | None = Field(None, ge=1, le=65536)  # d_k; None: width / heads
-    value_width: int | None = Field(None, ge=1, le=65536)  # d_v; None: width / heads
+    value_width: int | None = Field(None, ge=1, le=65536, validate_default=True)  # d_v; None: width / heads
     dropout: float = Field(0.1, ge=0, lt=1)  # P_drop
     positions: PositionKind = "sinusoidal"
     norm: NormPlace = "post"
     longest: int = Field(1024, ge=1, le=1 << 20)  # positions a sentence may take
 
-    @model_validator(mode="after")
-    def _heads_divide_width(self) -> "TransformerConfig":
-        if None in (self.key_width, self.value_width) and self.width % self.heads:
+    @field_validator("value_width")
+    @classmethod
+    def _heads_divide_width(cls, value_width: int | None, others: Any) -> int | None:
+        # A field's validator speaks up also where other fields are wrong: every mistake is named at once.
+        width, heads = others.data.get("width"), others.data.get("heads")
+        if width and heads and None in (others.data.get("key_width"), value_width) and width % heads:
             raise ValueError(
-                f"'model.heads' = {self.heads} does not divide 'model.width' = {self.width}: "
+                f"'model.heads' = {heads} does not divide 'model.width' = {width}: "
                 "use another number of heads, or set both 'model.key_width' and 'model.value_width'"
             )
-        return self
+        return value_width
 
     @property
     def channels(self) -> tuple[int, int]:

@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from dragoman.data.vocabulary import Vocabulary
-from dragoman.errors import ModelError, RunError
+from dragoman.errors import ModelError
 from dragoman.models.interface import Model
 from dragoman.recipe import Recipe
 from dragoman.saved import (
     CHECKPOINTS,
+    RECIPE,
     Card,
     checkpoints,
     load_weights,
@@ -31,10 +32,12 @@ from dragoman.saved import (
     save_model,
     step_of,
 )
+from dragoman.training.journal import JOURNAL
 from dragoman.training.schedule import Progress
 
 STATE = "training.safetensors"
 LOCK = "lock"
+OURS = {LOCK, CHECKPOINTS, RECIPE, JOURNAL, "data", "tensorboard"}
 
 
 class RunFolder:
@@ -50,8 +53,8 @@ class RunFolder:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the folder is empty, or was begun as a run."""
-        return self.path.is_dir() and ((self.path / LOCK).is_file() or not any(self.path.iterdir()))
+        """Whether there is nothing in the folder but what a run writes."""
+        return self.path.is_dir() and {each.name for each in self.path.iterdir()} <= OURS
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -79,16 +82,17 @@ class RunFolder:
     ) -> Path:
         """Write a checkpoint, then let the oldest ones go; the best one stays."""
         folder = self.path / CHECKPOINTS / f"step-{progress.step}"
+        passed, progress.passing = (
+            progress.passing,
+            progress.step if progress.step % recipe.training.save_every else None,
+        )
         card = card | {"step": progress.step, "progress": asdict(progress)}
         save_model(folder, model, recipe, vocabularies, card, {STATE: _training_state(model, optimizer)})
-        every, last = recipe.training.save_every, recipe.training.keep_last
-        kept = (progress.step, progress.best_step)
-        # What an interruption saved between two regular checkpoints goes: averages shall not depend on interruptions.
+        # What was saved between two regular checkpoints goes: averages shall not depend on interruptions.
+        regular = [old for old in checkpoints(self.path) if step_of(old) != passed]
+        staying = {progress.best_step, *map(step_of, regular[-recipe.training.keep_last :])}
         for old in checkpoints(self.path):
-            if step_of(old) % every and step_of(old) not in kept:
-                _remove(old)
-        for old in checkpoints(self.path)[:-last]:
-            if step_of(old) not in kept:
+            if step_of(old) not in staying:
                 _remove(old)
         return folder
 
@@ -96,11 +100,8 @@ class RunFolder:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Make a folder this process's own; the lock of a process that died is free by itself."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise RunError(folder, f"cannot be written: {error.strerror}") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

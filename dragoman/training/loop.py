@@ -27,7 +27,7 @@ from dragoman.training.checkpoints import RunFolder, restore
 from dragoman.training.journal import Journal
 from dragoman.training.loss import summed_loss
 from dragoman.training.schedule import Progress, learning_rate, spent
-from dragoman.training.validation import validate
+from dragoman.training.validation import Validation, validate
 
 # Logits are the largest tensor; how much of the memory they may take at first.
 CPU_LOGITS_BYTES = 1 << 30
@@ -178,8 +178,9 @@ class Trainer:
         if self.data.valid is None:
             return False
         result = validate(self.model, self.data, self.recipe)
-        if progress.best_score is None or result.bleu > progress.best_score:
-            progress.best_score, progress.best_step, progress.stale = result.bleu, progress.step, 0
+        if is_better(result, progress):
+            progress.best_score, progress.best_loss = result.bleu, result.loss
+            progress.best_step, progress.stale = progress.step, 0
         else:
             progress.stale += 1
         values = {"loss": result.loss, "bleu": result.bleu, "best": progress.best_score}
@@ -262,6 +263,14 @@ def stop_request() -> Iterator[Callable[[], int | None]]:
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+
+
+def is_better(result: Validation, progress: Progress) -> bool:
+    """Whether a validation beats the best so far; lines too short for BLEU leave it at zero, and the loss decides."""
+    if progress.best_score is None or result.bleu > progress.best_score:
+        return True
+    losses = [math.inf if loss is None else loss for loss in (result.loss, progress.best_loss)]
+    return result.bleu == progress.best_score and losses[0] < losses[1]
 
 
 def uses_bf16(precision: str, device: torch.device) -> bool:

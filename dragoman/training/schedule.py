@@ -15,10 +15,12 @@ class Progress:
     epoch_tokens: int = 0  # target tokens seen in this epoch
     epoch_share: float = 0.0  # which is this share of all it has
     seconds: float = 0.0  # from the first update after compilation, validation included
-    best_score: float | None = None
+    best_score: float | None = None  # the highest BLEU on the validation set
+    best_loss: float | None = None  # its loss: where BLEU is equal, the lower loss is better
     best_step: int | None = None
     stale: int = 0  # validations since the best one
     rows_at_once: int | None = None  # found by the program, halved when memory runs out
+    passing: int | None = None  # the last checkpoint's step, if it was not due: it goes with the next save
 
 
 def spent(progress: Progress, config: TrainingConfig) -> float:

@@ -9,6 +9,7 @@ import torch
 from dragoman.batch import BOS, EOS, PAD, UNK, Batch, Side
 from dragoman.decoding.sampling import Sampling, narrow, sample
 from dragoman.decoding.scoring import score
+from dragoman.errors import ConfigError
 from dragoman.models.transformer import Transformer, TransformerConfig
 
 VOCABULARY = 7
@@ -183,3 +184,30 @@ def test_outputs_are_drawn_as_often_as_they_are_likely(seed: int, how: Sampling)
 def test_sentences_of_a_batch_are_drawn_independently() -> None:
     same = sample([peaked(1)], side([[4, 5]] * 5), Sampling(temperature=3.0), 5, 0.6, generator(0), draws=7)
     assert len({tuple(tuple(each.ids) for each in draws) for draws in same}) == 5
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"temperature": 0.0},
+        {"temperature": -1.0},
+        {"temperature": float("nan")},
+        {"temperature": float("inf")},
+        {"top_k": 0},
+        {"top_k": -3},
+        {"top_p": -0.1},
+        {"top_p": 1.1},
+        {"top_p": float("nan")},
+    ],
+)
+def test_what_cannot_be_drawn_from_is_refused_by_name(words: dict[str, float]) -> None:
+    (name,) = words
+    with pytest.raises(ConfigError, match=name):
+        Sampling(**words)
+
+
+def test_the_coldest_temperature_draws_the_likeliest() -> None:
+    given = distributions(2)
+    probabilities = narrow(given, Sampling(1e-38))
+    torch.testing.assert_close(probabilities.max(-1).values, torch.ones(13))
+    assert torch.equal(probabilities.argmax(-1), given.argmax(-1))

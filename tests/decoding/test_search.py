@@ -230,3 +230,11 @@ def test_following_takes_the_chosen_rows_of_everything_in_a_state() -> None:
     assert followed.keys() == state.keys()
     for name, tensor in state.items():
         assert torch.equal(followed[name], tensor[rows])
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_broken_model_writes_nothing_for_no_longer_than_a_whole_one(beam: int) -> None:
+    model = model_that_always_says([1e-9, 1e-9, 1e-9, 0.1, 0.4, 0.3, 0.2])
+    with torch.no_grad():
+        model.target_embedding.weight.fill_(torch.nan)
+    assert search([model], side(SOURCES), beam, 0.6, extra=3) == [[]] * len(SOURCES)

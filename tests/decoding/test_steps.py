@@ -1,6 +1,7 @@
 """Decoding in slow motion."""
 
 import re
+from ast import literal_eval
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from dragoman.decoding.translator import Translator
 from dragoman.models.transformer import Transformer, TransformerConfig
 from dragoman.recipe import DecodingConfig
 
-LINE = re.compile(r" *(\d+)  '(.*)'  ->  (.*)  \(looking at (.*)\)")
+LINE = re.compile(r" *(\d+)  (['\"].*['\"])  ->  (.*)  \(looking at (.*)\)")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def read(line: str) -> tuple[int, str, list[tuple[str, float]], str]:
     found = LINE.fullmatch(line)
     assert found is not None, line
     candidates = [pair.rsplit(" ", 1) for pair in found[3].split("  ")]
-    return int(found[1]), found[2], [(piece, float(share)) for piece, share in candidates], found[4]
+    return int(found[1]), literal_eval(found[2]), [(piece, float(share)) for piece, share in candidates], found[4]
 
 
 def test_each_step_shows_five_candidates_until_the_end_is_the_best(translator: Translator) -> None:

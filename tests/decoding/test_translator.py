@@ -158,20 +158,26 @@ def test_prefixes_that_cannot_be_are_refused(translator: Translator) -> None:
         translator.translate(["12", "34"], prefixes=["1", "1" * (translator.longest + 1)])
 
 
-def test_prefixes_are_not_ignored_when_drawing(translator: Translator) -> None:
-    try:
-        found = translator.translate(["12345"], prefixes=["90"], sampling=Sampling())[0].text
-    except DataError:
-        return  # refusing is as good
-    assert found.startswith("90")
+def test_prefixes_are_refused_when_drawing(translator: Translator) -> None:
+    with pytest.raises(DataError, match="cannot be forced while drawing"):
+        translator.translate(["12345"], prefixes=["90"], sampling=Sampling())
 
 
-def test_no_translation_holds_a_line_feed(translator: Translator) -> None:
+def test_a_prefix_that_the_model_cannot_write_is_refused() -> None:
+    proto = train_vocabulary(lambda: ["abcdefghij abc"] * 9, 11, "bpe", byte_fallback=False)
+    model = Transformer(TransformerConfig(layers=1, width=6, hidden=7, heads=3), len(Vocabulary(proto)))
+    spelled_in_letters = Translator([model.eval()], Vocabulary(proto), Vocabulary(proto), DecodingConfig())
+    with pytest.raises(DataError, match="prefix 2: has characters the model never writes, got 'aé'"):
+        spelled_in_letters.translate(["abc", "abc"], prefixes=["ab", "aé"])
+    assert spelled_in_letters.translate(["abc"], prefixes=["ab"])[0].text.startswith("ab")
+
+
+def test_no_translation_holds_the_end_of_a_line(translator: Translator) -> None:
     # The end of a line has a byte piece, so a prefix can force the model to write it.
     assert "\n" in translator.target_vocabulary.decode(translator.target_vocabulary.encode(["1\n2"]))[0]
-    for each in translator.translate(["12345"] * 2, n_best=3, prefixes=["5\n4", "\n"]):
+    for each in translator.translate(["12345"] * 2, n_best=3, prefixes=["5\n4", "\r\n"]):
         for one in (each, *each.alternatives):
-            assert "\n" not in one.text
+            assert not set(one.text) & set("\r\n")
     assert translator.translate(["12345"], prefixes=["5\n4"])[0].text.startswith("5 4")
 
 

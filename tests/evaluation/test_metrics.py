@@ -6,6 +6,7 @@ from statistics import fmean, stdev
 import pytest
 import sacrebleu
 
+from dragoman.evaluation import metrics
 from dragoman.evaluation.metrics import bleu, chrf, exact_match, plain_bleu
 
 WORDS = ["The", "cat", "sat,", "on", "the", "mat.", "Ein", "Hündchen", "lag", "(schnell)", "3.5", "km"]
@@ -88,3 +89,20 @@ def test_exact_match_is_the_share_of_lines_that_are_right_to_the_last_character(
     assert exact_match(references, references) == 1.0
     assert exact_match(["a b", "c ", "", "D e f", "h"], references) == pytest.approx(2 / 5)
     assert exact_match(["", "a b", "c", "g", "d e f"], references) == 0.0
+
+
+def test_an_interval_stays_within_what_a_score_can_be() -> None:
+    hypotheses, references = corpus(5, lines=7)
+    for metric in (bleu, chrf):
+        assert metric(references, references, resamples=101).interval[1] <= 100
+        assert metric(["xyz"] * 7, references, resamples=101).interval[0] >= 0
+    nearly = [*references[:6], hypotheses[6]]
+    assert bleu(nearly, references).interval[1] <= 100
+
+
+def test_a_huge_test_set_is_drawn_from_less_often_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "RESAMPLED_LINES", 61 * 37)
+    assert "bs:37" in chrf(*corpus(6)).signature.split("|")
+    assert "bs:29" in chrf(*corpus(6), resamples=29).signature.split("|")
+    monkeypatch.setattr(metrics, "RESAMPLED_LINES", 61)
+    assert f"bs:{metrics.FEWEST_RESAMPLES}" in chrf(*corpus(6)).signature.split("|")

@@ -218,4 +218,7 @@ def test_a_device_is_chosen_by_name_and_a_model_knows_its_own() -> None:
     absent = "mps" if not torch.backends.mps.is_available() else "cuda"
     with pytest.raises(ConfigError, match=f"no such device on this machine, got {absent}"):
         choose_device(absent)
+    for unknown in ("gpu", "cuda:x", "cpu:3", ""):
+        with pytest.raises(ConfigError, match=f"no such device on this machine, got {unknown}"):
+            choose_device(unknown)
     assert small().device == torch.device("cpu")

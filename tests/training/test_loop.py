@@ -14,6 +14,8 @@ from dragoman.errors import ConfigError, DataError, ModelError, RunError
 from dragoman.saved import checkpoints, find_model, load_model, newest_good, read_card, step_of, verify
 from dragoman.training import loop
 from dragoman.training.journal import read_journal
+from dragoman.training.schedule import Progress
+from dragoman.training.validation import Validation
 from tests.training.conftest import Train
 
 
@@ -109,6 +111,32 @@ def test_the_best_checkpoint_and_the_last_ones_are_kept(train_small: Train, tmp_
     assert step_of(find_model(run)) == step_of(find_model(run, "best")) == outcome.progress.best_step
 
 
+def validation(bleu: float, loss: float | None) -> Validation:
+    return Validation(loss, bleu, [])
+
+
+def test_the_higher_bleu_is_better_and_where_it_is_equal_the_lower_loss() -> None:
+    best = Progress(best_score=31.0, best_loss=2.0, best_step=7)
+    assert loop.is_better(validation(0.0, None), Progress())
+    assert loop.is_better(validation(31.1, 3.0), best)
+    assert not loop.is_better(validation(30.9, 1.0), best)
+    assert loop.is_better(validation(31.0, 1.9), best)
+    assert not loop.is_better(validation(31.0, 2.0), best)
+    assert not loop.is_better(validation(31.0, None), best)
+
+
+def test_where_lines_are_too_short_for_bleu_the_loss_chooses_the_best_checkpoint(
+    train_small: Train, tmp_path: Path
+) -> None:
+    # A number is one word to BLEU, which counts up to four: it stays at zero while the loss falls.
+    words = ("training.steps=31", "training.save_every=5", "training.patience=2")
+    outcome = train_small(tmp_path / "run", *words)
+    told = [event for event in read_journal(tmp_path / "run") if event["event"] == "validation"]
+    assert {event["bleu"] for event in told} == {0.0}
+    assert outcome.progress.best_step == min(told, key=lambda event: event["loss"])["step"] > 5
+    assert outcome.progress.step == 31
+
+
 def test_without_validation_the_last_checkpoint_is_taken(train_small: Train, tmp_path: Path, unvalidated: Path) -> None:
     outcome = train_small(tmp_path / "run", "training.steps=4", "training.save_every=2", data=unvalidated)
     assert outcome.progress.best_step is None
@@ -193,6 +221,9 @@ def test_a_folder_that_holds_a_run_is_not_written_over(train_small: Train, tmp_p
 def test_a_folder_used_for_something_else_is_left_alone(train_small: Train, tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").touch()
+    with pytest.raises(ModelError, match="is in use for something else"):
+        train_small(tmp_path / "thesis", "training.steps=2")
+    (tmp_path / "thesis" / "lock").touch()  # as a demo's folder has, beside what is not a run's
     with pytest.raises(ModelError, match="is in use for something else"):
         train_small(tmp_path / "thesis", "training.steps=2")
 
@@ -349,6 +380,16 @@ def test_what_an_interruption_saved_is_dropped_at_the_next_regular_checkpoint(
     assert [step_of(folder) for folder in checkpoints(run)] == [2, 4, 5]
     train_small(run, *often, "training.steps=8", data=unvalidated, resume=True)
     assert [step_of(folder) for folder in checkpoints(run)] == [2, 4, 6, 8]
+
+
+def test_regular_checkpoints_stay_when_they_come_at_other_steps_from_now_on(
+    train_small: Train, tmp_path: Path, unvalidated: Path
+) -> None:
+    run = tmp_path / "run"
+    train_small(run, "training.save_every=2", "training.keep_last=9", "training.steps=5", data=unvalidated)
+    words = ("training.save_every=3", "training.keep_last=9", "training.steps=11")
+    train_small(run, *words, data=unvalidated, resume=True)
+    assert [step_of(folder) for folder in checkpoints(run)] == [2, 4, 6, 9, 11]
 
 
 def test_training_from_a_model_never_reads_what_an_earlier_attempt_left(train_small: Train, tmp_path: Path) -> None:
