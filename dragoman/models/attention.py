@@ -7,9 +7,10 @@ from math import sqrt
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
+
+from dragoman.kernels.attention import Visible, attend
 
 
 class KeysValues(NamedTuple):
@@ -34,14 +35,13 @@ class MultiHeadAttention(nn.Module):
         self,
         queries: Float[Tensor, "B Q D"],
         seen: KeysValues,
-        visible: Bool[Tensor, "B #Q K"] | None,
+        visible: Visible | None,
         weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B Q D"]:
         """Let every query look at the visible keys; where a list is given, append the weights to it."""
         query = self._split(self.query(queries))
-        visible = None if visible is None else visible[:, None]
         if weights is None:
-            mixed = functional.scaled_dot_product_attention(query, *seen, attn_mask=visible)
+            mixed = attend(query, *seen, visible)
         else:
             weights.append(attention_weights(query, seen.keys, visible))
             mixed = weights[-1] @ seen.values
@@ -57,11 +57,12 @@ class MultiHeadAttention(nn.Module):
 
 
 def attention_weights(
-    query: Float[Tensor, "B H Q C"], key: Float[Tensor, "B H K C"], visible: Bool[Tensor, "B 1 #Q K"] | None
+    query: Float[Tensor, "B H Q C"], key: Float[Tensor, "B H K C"], visible: Visible | None
 ) -> Float[Tensor, "B H Q K"]:
     """softmax(QK^T / sqrt(d_k)), the weights of equation 1; zero where nothing is visible, as in the fused kernel."""
     scores = query @ key.transpose(-2, -1) / sqrt(query.shape[-1])
     if visible is None:
         return scores.softmax(-1)
-    weights = scores.masked_fill(~visible, -torch.inf).softmax(-1)
-    return weights.masked_fill(~visible, 0.0)  # a softmax over nothing is not a number
+    hidden = ~visible.mask[:, None]
+    weights = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+    return weights.masked_fill(hidden, 0.0)  # a softmax over nothing is not a number

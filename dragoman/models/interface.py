@@ -63,9 +63,14 @@ class Model(nn.Module, ABC):
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """What stands before the output projection, for every target position at once."""
 
+    @property
     @abstractmethod
+    def projection(self) -> Float[Tensor, "V D"]:
+        """What makes logits of what stands before them."""
+
     def project(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any V"]:
         """Logits over the target vocabulary."""
+        return nn.functional.linear(hidden, self.projection)
 
     @abstractmethod
     def attention(self, batch: Batch) -> AttentionWeights:

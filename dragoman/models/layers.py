@@ -6,9 +6,11 @@ Axes: B rows, S source positions, Q queries, K keys, D width, N hypotheses.
 from collections.abc import Callable
 from typing import Literal
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from dragoman.kernels.attention import Visible
+from dragoman.kernels.residual import add_and_norm
 from dragoman.models.attention import KeysValues, MultiHeadAttention
 
 NormPlace = Literal["post", "pre"]
@@ -29,7 +31,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B S D"],
-        visible: Bool[Tensor, "B S S"],
+        visible: Visible,
         weights: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
         """One step up the encoder."""
@@ -55,9 +57,9 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "N Q D"],
-        visible: Bool[Tensor, "N Q Q"] | None,
+        visible: Visible | None,
         memory: KeysValues,
-        memory_visible: Bool[Tensor, "B _ K"],
+        memory_visible: Visible,
         remember: Callable[[KeysValues], KeysValues] = lambda new: new,
         weights: tuple[list[Tensor], list[Tensor]] | tuple[None, None] = (None, None),
     ) -> Float[Tensor, "N Q D"]:
@@ -89,7 +91,7 @@ class Residual(nn.Module):
     def forward(self, x: Float[Tensor, "B Q D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B Q D"]:
         """Carry x past the sublayer."""
         if self.place == "post":
-            return self.norm(x + self.dropout(sublayer(x)))
+            return add_and_norm(x, sublayer(x), self.norm, self.dropout)
         # Departs from the paper: pre-norm, an option, trains without warm-up where post-norm diverges.
         return x + self.dropout(sublayer(self.norm(x)))
 

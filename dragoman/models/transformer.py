@@ -9,12 +9,13 @@ from math import sqrt
 from typing import Any, Literal, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from dragoman.batch import Batch, Side
 from dragoman.config import Section
+from dragoman.kernels.attention import Visible
 from dragoman.models.attention import KeysValues, MultiHeadAttention
 from dragoman.models.interface import AttentionWeights, Memory, Model, State
 from dragoman.models.layers import DecoderLayer, EncoderLayer, NormPlace, Residual
@@ -84,9 +85,10 @@ class Transformer(Model):
         states = self._encode(batch.source, None)
         return self._decode(batch, states, (None, None))
 
-    def project(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any V"]:
-        """Logits by the transposed embedding (section 3.4)."""
-        return nn.functional.linear(hidden, self.target_embedding.weight)
+    @property
+    def projection(self) -> Float[Tensor, "V D"]:
+        """The embedding, transposed, makes the logits (section 3.4)."""
+        return self.target_embedding.weight
 
     def encode(self, source: Side, weights: list[Tensor] | None = None) -> Memory:
         """Read the source; the decoder's view of it, keys and values of each layer, is computed here once."""
@@ -109,7 +111,7 @@ class Transformer(Model):
     def step(self, tokens: Int[Tensor, " N"], state: State, memory: Memory) -> tuple[Float[Tensor, "N V"], State]:
         """Write one token behind each hypothesis; everything written so far is visible."""
         x = self._embed(self.target_embedding, tokens[:, None], state["position"][:, None])
-        memory_visible = memory.segments[:, None] > 0
+        memory_visible = Visible.same_sentence(torch.ones_like(memory.segments[:, :1]), memory.segments)
         for number, layer in enumerate(self.decoder):
             seen = KeysValues(memory.parts[f"keys.{number}"], memory.parts[f"values.{number}"])
             x = layer(x, None, seen, memory_visible, partial(_remember, state, number))
@@ -124,7 +126,7 @@ class Transformer(Model):
         return weights
 
     def _encode(self, source: Side, weights: list[Tensor] | None) -> Float[Tensor, "B S D"]:
-        visible = same_segment(source.segments, source.segments)
+        visible = Visible.same_sentence(source.segments, source.segments)
         x = self._embed(self.source_embedding, source.ids, source.positions)
         for layer in self.encoder:
             x = layer(x, visible, weights)
@@ -137,10 +139,8 @@ class Transformer(Model):
         weights: tuple[list[Tensor], list[Tensor]] | tuple[None, None],
     ) -> Float[Tensor, "B T D"]:
         target = batch.target
-        length = target.ids.shape[1]
-        earlier = torch.ones(length, length, dtype=torch.bool, device=target.ids.device).tril()
-        visible = same_segment(target.segments, target.segments) & earlier
-        memory_visible = same_segment(target.segments, batch.source.segments)
+        visible = Visible.same_sentence(target.segments, target.segments, causal=True)
+        memory_visible = Visible.same_sentence(target.segments, batch.source.segments)
         x = self._embed(self.target_embedding, target.ids, target.positions)
         for layer in cast(list[DecoderLayer], self.decoder):
             seen = layer.cross_attention.keys_values(states)
@@ -152,11 +152,6 @@ class Transformer(Model):
     ) -> Float[Tensor, "B S D"]:
         # Section 3.4 scales by sqrt(d_model), section 5.4 drops out the sum with the positions.
         return self.dropout(self.positions(embedding(ids) * sqrt(self.width), positions))
-
-
-def same_segment(queries: Int[Tensor, "B Q"], keys: Int[Tensor, "B K"]) -> Bool[Tensor, "B Q K"]:
-    """Which positions may look at which: those of the same sentence (empty positions see one another, harmlessly)."""
-    return queries[:, :, None] == keys[:, None, :]
 
 
 def _remember(state: State, layer: int, new: KeysValues) -> KeysValues:

@@ -232,11 +232,11 @@ def test_weights_sum_to_one_over_what_is_visible_and_are_zero_elsewhere(variant:
     model = make(variant)
     batch = packed([[0, 1], [3, 2]], source_length=13, target_length=11)
     source, target = batch.source.segments, batch.target.segments
-    inside = source[:, :, None] == source[:, None, :]
-    back = (target[:, :, None] == target[:, None, :]) & torch.ones(11, 11, dtype=torch.bool).tril()
-    across = target[:, :, None] == source[:, None, :]
+    inside = (source[:, :, None] == source[:, None, :]) & (source > 0)[:, None]
+    back = (target[:, :, None] == target[:, None, :]) & (target > 0)[:, None]
+    across = (target[:, :, None] == source[:, None, :]) & (source > 0)[:, None]
     heads = 3 if "narrow" in variant[2] else 1
-    for layers, visible in zip(model.attention(batch), (inside, back, across), strict=True):
+    for layers, visible in zip(model.attention(batch), (inside, back.tril(), across), strict=True):
         assert len(layers) == 2
         for weights in layers:
             assert weights.shape == (2, heads, *visible.shape[1:])

@@ -6,20 +6,27 @@ import pytest
 import torch
 from torch import Tensor
 
+from dragoman.kernels.attention import Visible
 from dragoman.models.attention import KeysValues, MultiHeadAttention, attention_weights
 
 WIDTH, HEADS, KEY_WIDTH, VALUE_WIDTH = 11, 3, 5, 7
 ROWS, QUERIES, KEYS = 2, 13, 17
 
 
-def draw(seed: int, dtype: torch.dtype = torch.float64) -> tuple[MultiHeadAttention, Tensor, Tensor, Tensor]:
-    """An attention, queries, what they look at, and a mask under which every query sees something."""
+def interval(first: Tensor, last: Tensor) -> Visible:
+    """What is visible, told by the queries alone: that is all that torch's own attention asks for."""
+    nothing = torch.zeros(len(first), KEYS, dtype=torch.int32)
+    return Visible(first, last, nothing, nothing)
+
+
+def draw(seed: int, dtype: torch.dtype = torch.float64) -> tuple[MultiHeadAttention, Tensor, Tensor, Visible]:
+    """An attention, queries, what they look at, and of that an interval for each query, of one key at least."""
     torch.manual_seed(seed)
     attention = MultiHeadAttention(WIDTH, HEADS, KEY_WIDTH, VALUE_WIDTH).to(dtype)
     queries, memory = torch.randn(ROWS, QUERIES, WIDTH, dtype=dtype), torch.randn(ROWS, KEYS, WIDTH, dtype=dtype)
-    visible = torch.rand(ROWS, QUERIES, KEYS) < 0.5
-    visible[:, :, 0] = True
-    return attention, queries, memory, visible
+    ends = torch.randint(0, KEYS + 1, (2, ROWS, QUERIES), dtype=torch.int32)
+    first = ends.amin(0).clamp(max=KEYS - 1)
+    return attention, queries, memory, interval(first, torch.maximum(ends.amax(0), first + 1))
 
 
 @pytest.mark.parametrize("collect", [False, True], ids=["fused", "explicit"])
@@ -33,7 +40,7 @@ def test_heads_look_by_themselves_and_are_concatenated_in_order(collect: bool, m
         key = memory @ attention.key.weight[keys].T
         scores = query @ key.transpose(1, 2) / sqrt(KEY_WIDTH)
         if masked:
-            scores = scores.masked_fill(~visible, -torch.inf)
+            scores = scores.masked_fill(~visible.mask, -torch.inf)
         heads.append(scores.softmax(-1) @ (memory @ attention.value.weight[values].T))
     expected = torch.cat(heads, dim=-1) @ attention.output.weight.T
     weights: list[Tensor] | None = [] if collect else None
@@ -49,16 +56,17 @@ def test_weights_are_collected_once_a_call_for_every_head_and_sum_to_one() -> No
     assert [tuple(each.shape) for each in weights] == [(ROWS, HEADS, QUERIES, KEYS)] * 2
     for each in weights:
         torch.testing.assert_close(each.sum(-1), torch.ones(ROWS, HEADS, QUERIES, dtype=each.dtype))
-    assert not weights[0].masked_select(~visible[:, None]).any()
-    assert (weights[0].masked_select(visible[:, None]) > 0).all()
+    assert not weights[0].masked_select(~visible.mask[:, None]).any()
+    assert (weights[0].masked_select(visible.mask[:, None]) > 0).all()
+    assert not visible.mask.all()
 
 
 @pytest.mark.parametrize("collect", [False, True], ids=["fused", "explicit"])
 def test_what_is_not_visible_has_no_influence(collect: bool) -> None:
-    attention, queries, memory, visible = draw(seed=3)
-    visible[:, :, 4] = False
+    attention, queries, memory, _ = draw(seed=3)
+    visible = interval(torch.full((ROWS, QUERIES), 5), torch.full((ROWS, QUERIES), 11))
     changed = memory.clone()
-    changed[:, 4] += 100.0
+    changed[:, [4, 11]] += 100.0
     before, after = (
         attention(queries, attention.keys_values(each), visible, [] if collect else None) for each in (memory, changed)
     )
@@ -75,19 +83,20 @@ def test_a_query_learns_nothing_from_other_queries() -> None:
 
 
 def test_the_order_of_what_is_looked_at_does_not_matter() -> None:
-    attention, queries, memory, visible = draw(seed=5)
-    order = torch.randperm(KEYS)
+    attention, queries, memory, _ = draw(seed=5)
+    visible = interval(torch.full((ROWS, QUERIES), 3), torch.full((ROWS, QUERIES), KEYS - 2))
+    order = torch.cat((torch.arange(3), 3 + torch.randperm(KEYS - 5), torch.arange(KEYS - 2, KEYS)))
     before = attention(queries, attention.keys_values(memory), visible)
-    after = attention(queries, attention.keys_values(memory[:, order]), visible[:, :, order])
+    after = attention(queries, attention.keys_values(memory[:, order]), visible)
     torch.testing.assert_close(after, before)
 
 
-def test_one_row_of_a_mask_serves_all_queries() -> None:
+def test_one_interval_serves_all_queries() -> None:
     attention, queries, memory, visible = draw(seed=6)
-    seen, one = attention.keys_values(memory), visible[:, :1]
-    every = one.expand(-1, QUERIES, -1)
+    seen, one = attention.keys_values(memory), interval(visible.first[:, :1], visible.last[:, :1])
+    every = interval(one.first.expand(-1, QUERIES), one.last.expand(-1, QUERIES))
     for collect in (False, True):
-        found, expected = (attention(queries, seen, mask, [] if collect else None) for mask in (one, every))
+        found, expected = (attention(queries, seen, each, [] if collect else None) for each in (one, every))
         torch.testing.assert_close(found, expected)
 
 
@@ -95,8 +104,8 @@ def test_one_row_of_a_mask_serves_all_queries() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_query_that_sees_nothing_gets_zeros_and_harms_no_gradient(collect: bool, dtype: torch.dtype) -> None:
     attention, queries, memory, visible = draw(seed=7, dtype=dtype)
-    visible[0, 3] = False
-    visible[1] = False
+    visible.last[0, 3] = visible.first[0, 3]
+    visible.last[1] = visible.first[1]
     queries.requires_grad_()
     memory.requires_grad_()
     found = attention(queries, attention.keys_values(memory), visible, [] if collect else None)
@@ -114,9 +123,9 @@ def test_a_query_that_sees_nothing_gets_zeros_and_harms_no_gradient(collect: boo
 
 def test_weights_are_zero_where_nothing_is_visible() -> None:
     query, key = torch.randn(1, HEADS, QUERIES, KEY_WIDTH), torch.randn(1, HEADS, KEYS, KEY_WIDTH)
-    visible = torch.ones(1, 1, QUERIES, KEYS, dtype=torch.bool)
-    visible[:, :, 2] = False
-    weights = attention_weights(query, key, visible)
+    last = torch.full((1, QUERIES), KEYS)
+    last[:, 2] = 0
+    weights = attention_weights(query, key, interval(torch.zeros_like(last), last))
     assert weights.sum(-1)[0, 0].round(decimals=4).tolist() == [float(row != 2) for row in range(QUERIES)]
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dragoman.kernels.attention import Visible
 from dragoman.models.attention import KeysValues, MultiHeadAttention
 from dragoman.models.layers import DecoderLayer, EncoderLayer, FeedForward, NormPlace, Residual
 
@@ -30,14 +31,21 @@ def make(kind: Callable[..., nn.Module], shape: tuple[int, int, int, int], norm:
     return randomise(kind(partial(MultiHeadAttention, *shape), 17, partial(Residual, width, 0.3, norm)))
 
 
-def draw(width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Source states, target states, who sees whom among the sources, and earlier targets."""
+def draw(width: int) -> tuple[Tensor, Tensor, Tensor, Visible, Visible]:
+    """Source states, target states, the sources' segments, who sees whom among them, and earlier targets."""
     source = torch.randn(ROWS, SOURCE, width, dtype=torch.float64)
     target = torch.randn(ROWS, TARGET, width, dtype=torch.float64)
-    seen = torch.ones(ROWS, SOURCE, SOURCE, dtype=torch.bool)
-    seen[1, :, 4:] = False
-    earlier = torch.ones(ROWS, TARGET, TARGET, dtype=torch.bool).tril()
-    return source, target, seen, earlier
+    segments = torch.ones(ROWS, SOURCE, dtype=torch.long)
+    segments[1, 5:] = 2
+    segments[1, 11:] = 0
+    targets = torch.ones(ROWS, TARGET, dtype=torch.long)
+    earlier = Visible.same_sentence(targets, targets, causal=True)
+    return source, target, segments, Visible.same_sentence(segments, segments), earlier
+
+
+def first_sentence(segments: Tensor) -> Visible:
+    """One query a row, which sees the first sentence."""
+    return Visible.same_sentence(torch.ones(len(segments), 1, dtype=torch.long), segments)
 
 
 def around(norm: NormPlace, place: Residual, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -50,7 +58,7 @@ def around(norm: NormPlace, place: Residual, x: Tensor, sublayer: Callable[[Tens
 def test_an_encoder_layer_is_attention_then_feed_forward(shape: tuple[int, int, int, int], norm: NormPlace) -> None:
     layer = make(EncoderLayer, shape, norm)
     assert isinstance(layer, EncoderLayer)
-    x, _, seen, _ = draw(shape[0])
+    x, _, _, seen, _ = draw(shape[0])
     look = layer.self_attention
     expected = around(norm, layer.self_attention_residual, x, lambda y: look(y, look.keys_values(y), seen))
     expected = around(norm, layer.feed_forward_residual, expected, layer.feed_forward)
@@ -64,9 +72,9 @@ def test_a_decoder_layer_looks_back_then_at_the_source_then_feeds_forward(
 ) -> None:
     layer = make(DecoderLayer, shape, norm)
     assert isinstance(layer, DecoderLayer)
-    source, x, seen, earlier = draw(shape[0])
+    source, x, segments, _, earlier = draw(shape[0])
     back, across = layer.self_attention, layer.cross_attention
-    memory, memory_visible = across.keys_values(source), seen[:, :1]
+    memory, memory_visible = across.keys_values(source), first_sentence(segments)
     expected = around(norm, layer.self_attention_residual, x, lambda y: back(y, back.keys_values(y), earlier))
     expected = around(norm, layer.cross_attention_residual, expected, lambda y: across(y, memory, memory_visible))
     expected = around(norm, layer.feed_forward_residual, expected, layer.feed_forward)
@@ -79,7 +87,7 @@ def test_the_residual_carries_the_input_past_silent_sublayers(
     shape: tuple[int, int, int, int], norm: NormPlace
 ) -> None:
     width = shape[0]
-    source, target, seen, earlier = draw(width)
+    source, target, segments, seen, earlier = draw(width)
     encoder, decoder = make(EncoderLayer, shape, norm), make(DecoderLayer, shape, norm)
     for layer in (encoder, decoder):
         for name, parameter in layer.named_parameters():
@@ -89,7 +97,7 @@ def test_the_residual_carries_the_input_past_silent_sublayers(
     memory = decoder.cross_attention.keys_values(source)
     for layer, x, found in (
         (encoder, source, encoder(source, seen)),
-        (decoder, target, decoder(target, earlier, memory, seen[:, :1])),
+        (decoder, target, decoder(target, earlier, memory, first_sentence(segments))),
     ):
         norms = [module for module in layer.modules() if isinstance(module, nn.LayerNorm)]
         assert len(norms) == (2 if layer is encoder else 3)
@@ -102,20 +110,25 @@ def test_the_residual_carries_the_input_past_silent_sublayers(
 def test_the_hypotheses_of_a_sentence_share_its_one_row_of_memory(shape: tuple[int, int, int, int]) -> None:
     layer = make(DecoderLayer, shape, "post")
     assert isinstance(layer, DecoderLayer)
-    source, _, seen, _ = draw(shape[0])
+    source, _, segments, *_ = draw(shape[0])
     beam = 29
     x = torch.randn(ROWS * beam, 1, shape[0], dtype=torch.float64)
-    memory, visible = layer.cross_attention.keys_values(source), seen[:, :1]
+    memory, visible = layer.cross_attention.keys_values(source), first_sentence(segments)
     copied = KeysValues(*(each.repeat_interleave(beam, dim=0) for each in memory))
-    expected = layer(x, None, copied, visible.repeat_interleave(beam, dim=0))
+    expected = layer(x, None, copied, first_sentence(segments.repeat_interleave(beam, dim=0)))
     torch.testing.assert_close(layer(x, None, memory, visible), expected)
+
+
+class Untouched(nn.LayerNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return x
 
 
 @each_norm
 def test_dropout_touches_the_sublayer_and_never_what_is_carried_past_it(norm: NormPlace) -> None:
     torch.manual_seed(0)
     residual = Residual(7, 0.5, norm).train()
-    residual.norm = nn.Identity()  # type: ignore[assignment]
+    residual.norm = Untouched(7)
     x = torch.randn(3, 101, 7)
     added = residual(x, torch.ones_like) - x
     # What is kept is doubled, so that the expectation stays: each is 0 or 1 / (1 - 0.5).

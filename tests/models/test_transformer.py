@@ -8,7 +8,7 @@ from torch import nn
 from dragoman.batch import Batch, Side
 from dragoman.errors import ConfigError
 from dragoman.models.interface import choose_device
-from dragoman.models.transformer import Transformer, TransformerConfig, same_segment
+from dragoman.models.transformer import Transformer, TransformerConfig
 
 VOCABULARY = 31
 SMALL = TransformerConfig(layers=2, width=11, hidden=17, heads=3, key_width=5, value_width=7, longest=29)
@@ -205,11 +205,6 @@ def test_memory_keeps_the_rows_it_is_told_to() -> None:
     ]:
         assert torch.equal(whole[[0, 2]], part)
     assert kept.parts.keys() == memory.parts.keys()
-
-
-def test_positions_see_those_of_their_own_segment() -> None:
-    found = same_segment(torch.tensor([[1, 2, 0]]), torch.tensor([[1, 1, 2, 0, 0]]))
-    assert found.int().tolist() == [[[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 1]]]
 
 
 def test_a_device_is_chosen_by_name_and_a_model_knows_its_own() -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from dragoman.batch import Batch
 from dragoman.decoding.scoring import Score
 from dragoman.decoding.search import length_penalty
+from dragoman.kernels.attention import Visible
 from dragoman.models.attention import MultiHeadAttention, attention_weights
 from dragoman.models.layers import FeedForward
 from dragoman.models.positions import sinusoids
@@ -57,7 +58,8 @@ def test_equation_1_divides_by_the_root_of_the_keys_width(collect: bool) -> None
 def test_equation_1_with_the_last_position_hidden() -> None:
     # As above without the third key: exp is (1 1; 1 2; 1 4), so the weights are (1/2 1/2; 1/3 2/3; 1/5 4/5).
     x = sqrt(log(2)) * torch.tensor([[[[0.0], [1.0], [2.0]]]], dtype=torch.float64)
-    weights = attention_weights(x, x, torch.tensor([[[[True, True, False]]]]))
+    segments = torch.tensor([[1, 1, 0]])
+    weights = attention_weights(x, x, Visible.same_sentence(segments[:, :1], segments))
     expected = [[1 / 2, 1 / 2, 0], [1 / 3, 2 / 3, 0], [1 / 5, 4 / 5, 0]]
     torch.testing.assert_close(weights, torch.tensor([[expected]], dtype=torch.float64))
 

@@ -1,0 +1,132 @@
+"""Scaled dot-product attention (section 3.2.1) over rows that hold several sentences.
+
+Each query sees an interval of the keys: its own sentence's, and in the decoder none later. Spelled out as a mask, that
+is torch's own attention, the reference; on a GPU a Triton kernel walks over the interval alone.
+Axes: B rows, H heads, Q queries, K keys, C channels of a head.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+NONE = 1 << 30  # stands for the segment of an empty position, behind all others
+CHANNELS = (16, 32, 64, 128)  # what the kernel's tiles fit
+
+
+@dataclass(frozen=True)
+class Visible:
+    """Which keys each query may see: from `first` up to, not including, `last`. Both never fall along a row."""
+
+    first: Int[Tensor, "B Q"]
+    last: Int[Tensor, "B Q"]
+    seen_from: Int[Tensor, "B K"]  # the same told by the keys: the first query that sees each,
+    seen_until: Int[Tensor, "B K"]  # and the one behind the last
+
+    @classmethod
+    def same_sentence(cls, queries: Int[Tensor, "B Q"], keys: Int[Tensor, "B K"], causal: bool = False) -> "Visible":
+        """Positions of the same segment see each other, and no later ones where causal; empty positions see nothing."""
+        queries, keys = _ordered(queries, NONE), _ordered(keys, NONE + 1)
+        first = torch.searchsorted(keys, queries, out_int32=True)
+        last = torch.searchsorted(keys, queries, out_int32=True, right=True)
+        seen_from = torch.searchsorted(queries, keys, out_int32=True)
+        seen_until = torch.searchsorted(queries, keys, out_int32=True, right=True)
+        if causal:
+            here = torch.arange(queries.shape[1], dtype=torch.int32, device=queries.device)
+            last = torch.minimum(last, here + 1)
+            seen_from = torch.maximum(seen_from, here)
+        return cls(first, last, seen_from, seen_until)
+
+    @cached_property
+    def mask(self) -> Bool[Tensor, "B Q K"]:
+        """True where a query may see a key."""
+        here = torch.arange(self.seen_from.shape[1], device=self.first.device)
+        return (here >= self.first[:, :, None]) & (here < self.last[:, :, None])
+
+
+def attend(
+    query: Float[Tensor, "B H Q C"],
+    key: Float[Tensor, "B H K C"],
+    value: Float[Tensor, "B H K _"],
+    visible: Visible | None,
+) -> Float[Tensor, "B H Q _"]:
+    """softmax(QK^T / sqrt(d_k))V over what is visible; zero where nothing is."""
+    if visible is None:
+        return scaled_dot_product_attention(query, key, value)
+    if has_kernel(query, value):
+        mixed, _ = _attend(query, key, value, visible.first, visible.last, visible.seen_from, visible.seen_until)
+        return mixed
+    return scaled_dot_product_attention(query, key, value, attn_mask=visible.mask[:, None])
+
+
+def has_kernel(query: Tensor, value: Tensor) -> bool:
+    """Whether the kernel takes such tensors: half precision on a GPU, keys as wide as values, whole tiles."""
+    is_half = query.dtype in (torch.bfloat16, torch.float16)
+    return query.is_cuda and is_half and query.shape[-1] == value.shape[-1] and query.shape[-1] in CHANNELS
+
+
+def _ordered(segments: Int[Tensor, "B S"], empty: int) -> Int[Tensor, "B S"]:
+    """Segments rise along a row but for the zeros at its end."""
+    return segments.masked_fill(segments == 0, empty).contiguous()
+
+
+@torch.library.custom_op("dragoman::attend", mutates_args=())
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, first: Tensor, last: Tensor, seen_from: Tensor, seen_until: Tensor
+) -> tuple[Tensor, Tensor]:
+    from dragoman.kernels import attention_triton  # Triton comes with torch's builds for a GPU alone
+
+    return attention_triton.forward(query, key, value, first, last)
+
+
+@torch.library.custom_op("dragoman::attend_backward", mutates_args=())
+def _attend_backward(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mixed: Tensor,
+    normaliser: Tensor,
+    first: Tensor,
+    last: Tensor,
+    seen_from: Tensor,
+    seen_until: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    from dragoman.kernels import attention_triton
+
+    intervals = (first, last, seen_from, seen_until)
+    return attention_triton.backward(gradient, query, key, value, mixed, normaliser, *intervals)
+
+
+@_attend.register_fake
+def _(
+    query: Tensor, key: Tensor, value: Tensor, first: Tensor, last: Tensor, seen_from: Tensor, seen_until: Tensor
+) -> tuple[Tensor, Tensor]:
+    return like(query), query.new_empty(query.shape[:3], dtype=torch.float32)
+
+
+@_attend_backward.register_fake
+def _(gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return like(query), like(key), like(value)
+
+
+def like(tensor: Float[Tensor, "B H Q C"]) -> Float[Tensor, "B H Q C"]:
+    """A tensor of this shape whose heads lie side by side in memory, as the projections before and after want them."""
+    rows, heads, length, channels = tensor.shape
+    return tensor.new_empty(rows, length, heads, channels).transpose(1, 2)
+
+
+def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+    query, key, value, *intervals = inputs
+    ctx.save_for_backward(query, key, value, *output, *intervals)
+
+
+def _differentiate(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    return (*_attend_backward(gradient, *ctx.saved_tensors), None, None, None, None)
+
+
+_attend.register_autograd(_differentiate, setup_context=_keep)
