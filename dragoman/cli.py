@@ -31,12 +31,12 @@ app = typer.Typer(
 )
 
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where to compute.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; all cores unless given.")]
+Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; all cores unless given.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
 ModelPath = Annotated[Path, typer.Argument(help="A model folder or a run folder.", show_default=False)]
 Checkpoint = Annotated[str | None, typer.Option(help="Of a run: best, last or a step.")]
 Overrides = Annotated[list[str] | None, typer.Argument(help="section.key=value ...", show_default=False)]
-Beam = Annotated[int | None, typer.Option(min=1, help="Beam width; 1 is greedy. The recipe's unless given.")]
+Beam = Annotated[int | None, typer.Option(min=1, max=1000, help="Beam width; 1 is greedy. The recipe's unless given.")]
 Alpha = Annotated[float | None, typer.Option(min=0, help="Length penalty. The recipe's unless given.")]
 
 
@@ -50,7 +50,8 @@ def main() -> None:
         try:
             app(standalone_mode=True)
         finally:
-            sys.stdout.flush()  # what cannot be written is told here, not when Python ends
+            if sys.stdout:
+                sys.stdout.flush()  # what cannot be written is told here, not when Python ends
     except DragomanError as error:
         sys.exit(_report(error))
     except KeyboardInterrupt:
@@ -63,10 +64,10 @@ def main() -> None:
             sys.exit(0)
         kind = RunError if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO) else ConfigError
         sys.exit(_report(kind(error.filename or "files", str(error.strerror).lower())))
-    except RuntimeError as error:
-        if "memory" not in str(error):
+    except (RuntimeError, MemoryError) as error:
+        if "memory" not in str(error) and not isinstance(error, MemoryError):
             raise
-        sys.exit(_report(RunError("memory", str(error).splitlines()[0])))
+        sys.exit(_report(RunError("memory", (str(error) or "not enough of it").splitlines()[0])))
 
 
 def _report(error: DragomanError) -> int:
@@ -95,7 +96,7 @@ def prepare(
     valid_source: Annotated[list[Path] | None, typer.Option(help="Validation text.")] = None,
     valid_target: Annotated[list[Path] | None, typer.Option(help="Its translation.")] = None,
     vocabulary: Annotated[int | None, typer.Option(help="Learned pieces; bytes and specials come on top.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="Take [data] from this recipe.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="Take the data section from this recipe.")] = None,
     source_language: Annotated[str | None, typer.Option(help="Else from the file's suffix.")] = None,
     target_language: Annotated[str | None, typer.Option(help="Else from the file's suffix.")] = None,
     as_json: AsJson = False,
@@ -126,6 +127,8 @@ def prepare(
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in split.dropped.items()) or "none"
         console.out(f"{name}: {split.pairs:,} pairs, {split.target_tokens:,} target pieces (dropped: {dropped})")
     console.out(f"vocabulary: {manifest.vocabulary[1]:,} pieces, wrote {out}", highlight=False)
+    if None in manifest.languages:
+        console.out("languages: not known; say them with --source-language and --target-language", highlight=False)
 
 
 @app.command()
@@ -166,15 +169,16 @@ def translate(
     output: Annotated[Path | None, typer.Option(help="Where to write; stdout unless given.")] = None,
     beam: Beam = None,
     alpha: Alpha = None,
-    n_best: Annotated[int, typer.Option(min=1, help="Translations a line, best first, with scores.")] = 1,
+    n_best: Annotated[int, typer.Option(min=1, max=1000, help="Translations a line, best first, with scores.")] = 1,
     ensemble: Annotated[list[Path] | None, typer.Option("--with", help="A model to translate together with.")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False,
     temperature: Annotated[float, typer.Option(min=0.01, help="Below 1 draws what is likely.")] = 1.0,
     top_k: Annotated[int | None, typer.Option(min=1, help="Draw among the k likeliest.")] = None,
     top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Draw among this share.")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=1 << 62, help="Of the drawing.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=1 << 32, help="Of the drawing.")] = 0,
     prefix: Annotated[str | None, typer.Option(help="How every translation begins.")] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Show each decoding step.")] = False,
+    as_json: AsJson = False,
     checkpoint: Checkpoint = None,
     device: Device = "auto",
     threads: Threads = None,
@@ -182,8 +186,11 @@ def translate(
     """Translate lines: exactly one line out for each line in, in order, empty for empty."""
     from dragoman.decoding.sampling import Sampling
     from dragoman.decoding.steps import show_steps
-    from dragoman.streams import LINES_AT_ONCE, open_input, open_output, windows
+    from dragoman.streams import LINES_AT_ONCE, check_output, format_answers, open_input, open_output, windows
 
+    check_output(input, output)
+    if not sample and (temperature != 1.0 or top_k is not None or top_p is not None):
+        raise ConfigError("--temperature, --top-k and --top-p", "need --sample")
     if sample and prefix is not None:
         raise ConfigError("--sample", "cannot be combined with --prefix")
     if steps and (sample or prefix is not None or n_best > 1):
@@ -198,11 +205,7 @@ def translate(
                 continue
             forced = None if prefix is None else [prefix] * len(texts)
             answers = translator.translate(texts, n_best, forced, how, seed + number)
-            if n_best == 1:
-                write(f"{answer.text}\n" for answer in answers)
-            else:
-                rows = enumerate(answers, start=number + 1)
-                write(f"{n}\t{one.score:.6f}\t{one.text}\n" for n, each in rows for one in each.alternatives)
+            write(format_answers(answers, number, n_best, as_json))
 
 
 @app.command()
@@ -216,11 +219,12 @@ def score(
 ) -> None:
     """Print how likely the model finds each given translation: its score, a line each."""
     from dragoman.data.corpora import read_text_pairs
+    from dragoman.streams import open_output
 
     translator = _load([model], _place(device, threads), checkpoint, None, None)
     sources, targets = read_text_pairs(source, target)
-    for each in translator.score(sources, targets):
-        print(f"{each.normalised(translator.decoding.alpha):.6f}")
+    with open_output(None) as write:
+        write(f"{each.normalised(translator.decoding.alpha):.6f}\n" for each in translator.score(sources, targets))
 
 
 @app.command()
@@ -250,14 +254,16 @@ def evaluate(
     translator = _load([folder], _place(device, threads), None, beam, alpha)
     recipe = read_card(folder)["recipe"]
     with open_output(output) if output else nullcontext() as write:
-        report, translations = evaluate_model(translator, sources, references, recipe, source.name)
+        test = f"{source.name}, {target.name}"
+        report, translations = evaluate_model(translator, sources, references, recipe, test)
         if write:
             write(f"{line}\n" for line in translations)
     print(json.dumps(asdict(report)) if as_json else report.summary())
     try:
         keep_in_card(folder, report)
     except (OSError, DragomanError) as error:
-        logging.getLogger("dragoman").warning("the scores could not be kept in the model's card: %s", error)
+        why = error.strerror if isinstance(error, OSError) else error
+        logging.getLogger("dragoman").warning("the scores could not be kept in the model's card: %s", why)
 
 
 @app.command()
@@ -279,7 +285,9 @@ def average(
 @app.command()
 def inspect(
     what: Annotated[str, typer.Argument(help="A recipe, a model folder or a run folder.")],
-    vocabulary: Annotated[int | None, typer.Option(min=1, help="Of a recipe: count all its pieces as so many.")] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(min=1, max=1 << 31, help="Of a recipe: count all its pieces as so many.")
+    ] = None,
     checkpoint: Checkpoint = None,
     as_json: AsJson = False,
     device: Device = "auto",
@@ -315,11 +323,13 @@ def demo(
 def _load(
     paths: list[Path], device: Any, checkpoint: str | None, beam: int | None, alpha: float | None
 ) -> "Translator":
+    from dragoman.config import check
     from dragoman.decoding.translator import load
+    from dragoman.recipe import DecodingConfig
 
     translator = load(*paths, device=str(device), checkpoint=checkpoint)
     given = {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
-    translator.decoding = translator.decoding.model_copy(update=given)
+    translator.decoding = check(DecodingConfig, translator.decoding.model_dump() | given, "--beam and --alpha")
     return translator
 
 

@@ -21,7 +21,7 @@ from dragoman.evaluation.report import evaluate, keep_in_card
 from dragoman.plots import attention_map
 from dragoman.recipe import Recipe, read_recipe
 from dragoman.saved import find_model
-from dragoman.training.checkpoints import locked
+from dragoman.training.checkpoints import LOCK, locked
 from dragoman.training.run import run_training
 
 MARK = ".dragoman-demo"  # says that a folder is a demo's own and may be replaced
@@ -62,7 +62,8 @@ def _train_and_show(
 
 
 def _check_folder(out: Path) -> None:
-    if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
+    names = {each.name for each in out.iterdir()} - {LOCK} if out.is_dir() else set()
+    if (names and MARK not in names) or (out.exists() and not out.is_dir()):
         raise ConfigError(out, "exists and is not a demo's folder", hint="choose another --out")
 
 
@@ -70,6 +71,7 @@ def _check_folder(out: Path) -> None:
 def _own_folder(out: Path, console: Console) -> Iterator[None]:
     """A demo replaces its own folder, and no other."""
     with locked(out):
+        _check_folder(out)  # again: it may have come into use meanwhile
         if (out / MARK).is_file():
             console.out(f"{out} holds an earlier demo: replacing it.", highlight=False)
         (out / MARK).touch()
@@ -121,12 +123,13 @@ def _say_what_next(out: Path, languages: tuple[str, str], pairs: int, console: C
     console.out(
         f"This model learned from {pairs:,} phrases made of CLDR data and knows nothing else: "
         "no everyday sentences, no other words.\n"
-        "What next:\n"
+        "What next (after `. .venv/bin/activate`, if the command is not found):\n"
         f"  dragoman translate {out / 'run'}              type a line, read its translation\n"
         f"  dragoman translate {out / 'run'} --steps      watch every decoding step\n"
         f"  dragoman inspect {out / 'run'}                what the model is made of\n"
         "On your own text:\n"
-        f"  dragoman prepare --source train.{source} --target train.{target} --vocabulary 8000 --out data\n"
-        "  dragoman train small --data data --out runs/mine",
+        f"  dragoman prepare --source train.{source} --target train.{target} --valid-source valid.{source} "
+        f"--valid-target valid.{target} --vocabulary 8000 --out data\n"
+        "  dragoman train tiny --data data --out runs/mine        on a CPU; `small` on a GPU",
         highlight=False,
     )

@@ -4,6 +4,7 @@ DragomanError                  the caller's mistake: exit code 2
 ├── ConfigError                a recipe, an override or a flag
 ├── DataError                  text, a vocabulary, a store
 ├── ModelError                 a model folder, a checkpoint
+│   └── FormatError            whole, but written by a version of dragoman that this one cannot read
 └── RunError                   nobody's mistake, a run that failed: exit code 1
 """
 
@@ -35,6 +36,10 @@ class DataError(DragomanError):
 
 class ModelError(DragomanError):
     """A model folder or checkpoint that cannot be used."""
+
+
+class FormatError(ModelError):
+    """A model folder that is whole, but in a format that this version does not read."""
 
 
 class RunError(DragomanError):

@@ -79,5 +79,13 @@ def _sizes(model: Model, recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def _format(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def _format(value: Any) -> str:
+    match value:
+        case [{"bleu": _, "test": _}, *_]:  # reports of evaluations
+            return "; ".join(f"{each['test']}: BLEU {each['bleu']['score']:.2f}" for each in value)
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:.2f}"
+        case _:
+            return str(value)

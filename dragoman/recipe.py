@@ -7,6 +7,7 @@ every score. A preset is a file in `recipes/`, named with or without its folder 
 import hashlib
 import json
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
@@ -23,8 +24,10 @@ BUDGETS = ("steps", "epochs", "minutes")
 class TrainingConfig(Section):
     """How a model learns (section 5); budgets that are given end the run, whichever is reached first."""
 
-    batch_tokens: int = Field(25000, ge=1)  # target positions an update, over all processes
-    row_length: int = Field(256, ge=8)  # target positions of a row; the source's follow the corpus's length ratio
+    batch_tokens: int = Field(25000, ge=1, le=1 << 30)  # target positions an update
+    row_length: int = Field(
+        256, ge=8, le=1 << 20
+    )  # target positions of a row; the source's follow the corpus's length ratio
     steps: int | None = Field(None, ge=1)
     epochs: int | None = Field(None, ge=1)
     minutes: float | None = Field(None, gt=0)
@@ -40,7 +43,7 @@ class TrainingConfig(Section):
     compile: bool = False
     save_every: int = Field(1000, ge=1)  # steps between checkpoints, each validated
     keep_last: int = Field(5, ge=1)  # checkpoints kept beside the best
-    patience: int | None = Field(None, ge=1)  # checkpoints without a better BLEU before the run stops
+    patience: int | None = Field(None, ge=1)  # checkpoints without a better one before the run stops
     samples: int = Field(3, ge=0)  # translations shown at each validation
     seed: int = Field(0, ge=0, lt=1 << 63)
     deterministic: bool = False
@@ -49,10 +52,10 @@ class TrainingConfig(Section):
 class DecodingConfig(Section):
     """How a model translates unless told otherwise (section 6.1)."""
 
-    beam: int = Field(4, ge=1)
+    beam: int = Field(4, ge=1, le=1000)
     alpha: float = Field(0.6, ge=0)  # length penalty of Wu et al. 2016
-    extra: int = Field(50, ge=0)  # output pieces allowed beyond the input's
-    longest: int = Field(250, ge=1)  # input pieces translated at once; a longer text is translated in parts
+    extra: int = Field(50, ge=0, le=1 << 20)  # output pieces allowed beyond the input's
+    longest: int = Field(250, ge=1, le=1 << 20)  # input pieces translated at once; a longer text is translated in parts
 
 
 class Recipe(Section):
@@ -96,11 +99,7 @@ def read_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     given = above.get("training")
     if isinstance(training, dict) and isinstance(given, dict) and any(budget in given for budget in BUDGETS):
         values["training"] = {key: value for key, value in training.items() if key not in BUDGETS}
-    try:
-        return check(Recipe, merge(values, above), path)
-    except ConfigError as error:
-        check(Recipe, values, path)  # raises where the file itself is wrong
-        raise ConfigError("command line", error.what) from None
+    return check(Recipe, merge(values, above), f"{path} with {' '.join(overrides)}" if overrides else path)
 
 
 def find_recipe(name: str | Path) -> Path:
@@ -114,7 +113,9 @@ def find_recipe(name: str | Path) -> Path:
             if candidate.is_file():
                 return candidate
     known = sorted(file.stem for folder in preset_folders() for file in folder.glob("*.toml"))
-    raise ConfigError(path, "no such recipe", hint=f"presets: {', '.join(known)}")
+    near = get_close_matches(path.stem, known, n=1)
+    guess = f"did you mean {near[0]}? " if near else ""
+    raise ConfigError(path, "no such recipe", hint=f"{guess}presets: {', '.join(known)}")
 
 
 def preset_folders() -> list[Path]:

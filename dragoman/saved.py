@@ -24,7 +24,7 @@ from dragoman.config import check, read_values
 from dragoman.data.store import file_sha256
 from dragoman.data.vocabulary import Vocabulary
 from dragoman.durable import new_folder, replace_file
-from dragoman.errors import DragomanError, ModelError, RunError
+from dragoman.errors import FormatError, ModelError, RunError
 from dragoman.models.interface import Model
 from dragoman.models.transformer import Transformer
 from dragoman.recipe import Recipe
@@ -146,9 +146,10 @@ def read_card(folder: Path) -> Card:
     """The card of a model folder, if it is whole."""
     try:
         text = (folder / CARD).read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         hint = "a model folder holds card.json and weights.safetensors; a run folder holds checkpoints"
-        raise ModelError(folder, "no model here" if folder.is_dir() else "no such folder", hint=hint) from None
+        what = "no model here" if folder.is_dir() else "not a model folder" if folder.exists() else "no such folder"
+        raise ModelError(folder, what, hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(folder / CARD, f"corrupt: {error}") from None
     try:
@@ -161,7 +162,7 @@ def read_card(folder: Path) -> Card:
         raise ModelError(folder / CARD, "corrupt: it is not what was written", hint="copy the folder again")
     if card.get("format") != FORMAT or "files" not in card:
         what = f"written in format {card.get('format')} by dragoman {card.get('dragoman')}, this version reads {FORMAT}"
-        raise ModelError(folder, what)
+        raise FormatError(folder, what)
     return card
 
 
@@ -196,7 +197,9 @@ def newest_good(run: Path) -> Path:
         try:
             verify(folder)
             return folder
-        except DragomanError as error:
+        except FormatError:
+            raise  # nothing is wrong with it: going on from an older one would throw it away
+        except ModelError as error:
             log.warning("%s; falling back to the checkpoint before", error)
     raise ModelError(run, "no complete checkpoint yet")
 

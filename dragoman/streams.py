@@ -1,13 +1,17 @@
 """Lines in, lines out: windows over endless input, output that is whole or absent."""
 
+import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
 from dragoman.data.corpora import decode_line, read_lines, split_lines
+from dragoman.decoding.translator import Translation
+from dragoman.durable import beside, flush
 from dragoman.errors import ConfigError
 
 LINES_AT_ONCE = 1024  # a window of a stream: enough to batch by length, little enough for endless input
@@ -28,12 +32,29 @@ def open_input(path: Path | None) -> Iterator[Iterator[str]]:
     yield (decode_line(line, path or Path("stdin"), number) for number, line in enumerate(lines, start=1))
 
 
+def check_output(input: Path | None, output: Path | None) -> None:
+    """Nobody wants their text replaced by its translation."""
+    if input and output and output.exists() and output.samefile(input):
+        raise ConfigError(output, "is the input too", hint="choose another --output")
+
+
+def format_answers(answers: Sequence[Translation], before: int, n_best: int, as_json: bool) -> Iterator[str]:
+    """A line a translation; of several, each with the number of its line and its score; or an object a line."""
+    for number, answer in enumerate(answers, start=before + 1):
+        if as_json:
+            yield json.dumps(asdict(answer), ensure_ascii=False) + "\n"
+        elif n_best == 1:
+            yield f"{answer.text}\n"
+        else:
+            yield from (f"{number}\t{each.score:.6f}\t{each.text}\n" for each in answer.alternatives)
+
+
 @contextmanager
 def open_output(path: Path | None) -> Iterator[Callable[[Iterable[str]], None]]:
     """Write to stdout as lines come, or to a file that has its name only when it is whole."""
     try:
         # A pipe or a device is written into; only a plain file is replaced.
-        part = None if path is None or (path.exists() and not path.is_file()) else _beside(path.resolve())
+        part = None if path is None or (path.exists() and not path.is_file()) else beside(path.resolve())
         file = (part or path).open("wb") if path else sys.stdout.buffer
     except OSError as error:
         raise ConfigError(path, f"cannot be written: {error.strerror}") from None
@@ -48,6 +69,7 @@ def open_output(path: Path | None) -> Iterator[Callable[[Iterable[str]], None]]:
         if path:
             file.close()
         if part and path:
+            flush(part)
             part.replace(path.resolve())
     except BrokenPipeError:
         # Whoever read our output has gone: end quietly, and keep Python from flushing into the closed pipe.
@@ -55,7 +77,3 @@ def open_output(path: Path | None) -> Iterator[Callable[[Iterable[str]], None]]:
     finally:
         if part:
             part.unlink(missing_ok=True)
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}")

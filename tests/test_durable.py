@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.durable import new_folder, replace_file
+from dragoman.durable import beside, new_folder, replace_file, strays
 
 
 def names(folder: Path) -> list[str]:
@@ -88,3 +88,20 @@ def test_folders_made_on_the_way_to_one_that_fails_go_too_and_others_stay(tmp_pa
     with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "there" / "deep" / "deeper" / "out"):
         raise KeyboardInterrupt
     assert names(tmp_path) == ["there"]
+
+
+def test_a_file_in_the_way_is_called_no_folder_and_what_was_asked_for_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError) as refusal, new_folder(tmp_path / "file" / "out"):
+        pass
+    assert refusal.value.filename == str(tmp_path / "file")
+    with pytest.raises(FileNotFoundError) as refusal_of_file:
+        replace_file(tmp_path / "nowhere" / "card.json", "{}")
+    assert refusal_of_file.value.filename == str(tmp_path / "nowhere" / "card.json")
+
+
+def test_what_a_killed_process_left_is_told_from_what_others_hide(tmp_path: Path) -> None:
+    left = [beside(tmp_path / name) for name in ("step-7", "card.json")]
+    for path in [*left, tmp_path / ".git", tmp_path / ".dragoman-demo", tmp_path / "step-7"]:
+        path.touch()
+    assert sorted(strays(tmp_path)) == sorted(left)

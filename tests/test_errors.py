@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dragoman import errors
-from dragoman.errors import ConfigError, DataError, DragomanError, ModelError, RunError
+from dragoman.errors import ConfigError, DataError, DragomanError, FormatError, ModelError, RunError
 
-KINDS = [ConfigError, DataError, ModelError, RunError]
+KINDS = [ConfigError, DataError, ModelError, FormatError, RunError]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,7 +33,7 @@ def test_each_of_several_mistakes_has_a_line_that_says_where() -> None:
 
 
 def test_a_callers_mistake_exits_with_2_and_a_failed_run_with_1() -> None:
-    assert [kind.exit_code for kind in KINDS] == [2, 2, 2, 1]
+    assert [kind.exit_code for kind in KINDS] == [2, 2, 2, 2, 1]
 
 
 def test_the_drawing_shows_every_error() -> None:

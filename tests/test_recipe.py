@@ -107,7 +107,8 @@ def test_a_file_of_ones_own_goes_before_a_preset_of_the_same_name(
 def test_an_unknown_recipe_is_refused_with_the_presets_there_are(name: str) -> None:
     with pytest.raises(ConfigError, match=r"no such recipe$") as refusal:
         read_recipe(name)
-    assert refusal.value.hint == "presets: " + ", ".join(sorted(file.stem for file in FOLDER.glob("*.toml")))
+    assert refusal.value.hint is not None
+    assert refusal.value.hint.endswith("presets: " + ", ".join(sorted(file.stem for file in FOLDER.glob("*.toml"))))
     assert "base, big" in refusal.value.hint
 
 
@@ -142,18 +143,25 @@ def test_an_override_changes_nothing_else() -> None:
         (["model.longest=199"], "'training.row_length' = 256 is more than 'model.longest' = 199"),
     ],
 )
-def test_a_bad_override_is_the_command_lines_mistake(words: list[str], message: str) -> None:
+def test_a_bad_override_is_named_with_its_recipe(words: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         read_recipe("base", words)
-    assert str(refusal.value) == f"command line: {message}"
+    assert str(refusal.value) == f"{FOLDER / 'base.toml'} with {' '.join(words)}: {message}"
 
 
-def test_a_bad_file_is_blamed_itself_whatever_the_command_line_says(tmp_path: Path) -> None:
+def test_an_override_can_mend_a_file(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text("[model]\nlayers = 0\n")
     with pytest.raises(ConfigError) as refusal:
-        read_recipe(tmp_path / "own.toml", ["model.heads=4"])
+        read_recipe(tmp_path / "own.toml")
     assert str(refusal.value).startswith(f"{tmp_path / 'own.toml'}: 'model.layers'")
     assert read_recipe(tmp_path / "own.toml", ["model.layers=3"]).model.layers == 3
+
+
+def test_a_name_that_is_nearly_a_preset_is_guessed() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        read_recipe("tinny")
+    assert refusal.value.hint is not None
+    assert refusal.value.hint.startswith("did you mean tiny? presets: ")
 
 
 def test_heads_that_do_not_fit_are_named_beside_every_other_mistake() -> None:

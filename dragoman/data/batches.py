@@ -1,4 +1,4 @@
-"""Pairs become rows, rows become updates (DESIGN: rows with segments).
+"""Pairs become rows, rows become updates (docs/tour.md).
 
 An update is a list of rows fixed by (recipe, seed, epoch) alone; how many of them pass at once is the machine's
 business. Axes: B rows, S source positions, T target positions.

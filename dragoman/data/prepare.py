@@ -27,7 +27,7 @@ LINES_AT_ONCE = 10_000
 class DataConfig(Section):
     """The [data] section of a recipe: how text becomes pieces; settled here, and kept with the model."""
 
-    vocabulary: int = Field(37000, ge=2)  # learned pieces; specials and byte pieces come on top
+    vocabulary: int = Field(37000, ge=2, le=10_000_000)  # learned pieces; specials and byte pieces come on top
     algorithm: Algorithm = "bpe"
     shared: bool = True  # one vocabulary for both languages
     byte_fallback: bool = True  # what no piece covers is spelled in bytes
@@ -55,6 +55,7 @@ def prepare(
 ) -> Manifest:
     """Clean the text, learn its pieces, and write the data folder."""
     corpora = {"train": train} | ({"valid": valid} if valid else {})
+    _check_languages(corpora)
     with _data_folder(out) as folder:
         cleaners = {}
         for split, corpus in corpora.items():
@@ -65,8 +66,10 @@ def prepare(
             split: _encode(folder, split, vocabularies, StoreWriter(folder, split, size), cleaner, config.longest)
             for split, cleaner in cleaners.items()
         }
-        if splits["train"].pairs == 0:
-            raise DataError(train.sources[0], f"no pair is left after cleaning, dropped {splits['train'].dropped}")
+        for split, corpus in corpora.items():
+            if splits[split].pairs == 0:
+                what = f"no pair is left after cleaning, dropped {splits[split].dropped}"
+                raise DataError(f"{corpus.sources[0]} and {corpus.targets[0]}", what)
         found = (languages[0] or language_of(train.sources[0]), languages[1] or language_of(train.targets[0]))
         return _finish(folder, found, config, vocabularies, splits)
 
@@ -93,6 +96,21 @@ def encode_anew(data: Data, vocabularies: tuple[Vocabulary, Vocabulary], config:
         _finish(folder, data.manifest.languages, config, vocabularies, splits)
 
 
+def _check_languages(corpora: dict[str, Corpus]) -> None:
+    """Files that were mixed up: a file beside itself, or a validation set that goes the other way."""
+    found = {}
+    for split, corpus in corpora.items():
+        for files in zip(corpus.sources, corpus.targets, strict=False):
+            if files[0] == files[1]:
+                raise DataError(files[0], "given as source and as target")
+        found[split] = tuple(language_of(files[0]) for files in (corpus.sources, corpus.targets))
+    there, here = found["train"], found.get("valid", found["train"])
+    if any(None not in pair and pair[0] != pair[1] for pair in zip(there, here, strict=True)):
+        names = " -> ".join(map(str, here))
+        what = f"goes {names} by its files' suffixes, but the training text {' -> '.join(map(str, there))}"
+        raise DataError(f"{corpora['valid'].sources[0]} and {corpora['valid'].targets[0]}", what)
+
+
 @contextmanager
 def _data_folder(out: Path) -> Iterator[Path]:
     taken = DataError(out, "already exists", hint="choose another --out, or remove it first")
@@ -103,6 +121,8 @@ def _data_folder(out: Path) -> Iterator[Path]:
             yield folder
     except FileExistsError:  # somebody else was faster
         raise taken from None
+    except (NotADirectoryError, PermissionError) as error:
+        raise DataError(out, f"cannot be written: {error.filename}: {error.strerror}") from None
 
 
 def _write_clean_text(
@@ -175,15 +195,12 @@ def _finish(
 ) -> Manifest:
     for side, vocabulary in zip(SIDES, vocabularies, strict=True):
         (folder / f"{side}.model").write_bytes(vocabulary.proto)
-    for name in [name for name, split in splits.items() if split.pairs == 0]:
-        (folder / f"{name}.ids").unlink()
-        (folder / f"{name}.offsets").unlink()
     manifest = Manifest(
         FORMAT,
         languages,
         config.model_dump(),
         (len(vocabularies[0]), len(vocabularies[1])),
-        {name: split for name, split in splits.items() if split.pairs},
+        splits,
         {path.name: file_sha256(path) for path in sorted(folder.iterdir())},
     )
     write_manifest(folder, manifest)

@@ -54,4 +54,4 @@ def _measure(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequenc
     result = metric.corpus_score(hypotheses, [references], n_bootstrap=resamples)
     mean, spread = float(result._mean), float(result._ci)
     interval = (max(0.0, mean - spread), min(100.0, mean + spread))
-    return Metric(float(result.score), str(metric.get_signature()), interval)
+    return Metric(min(100.0, float(result.score)), str(metric.get_signature()), interval)

@@ -5,17 +5,30 @@ from pathlib import Path
 import torch
 
 from dragoman.errors import ModelError
-from dragoman.saved import WEIGHTS, checkpoints, load_model, read_recipe_file, read_tensors, save_model, step_of, verify
+from dragoman.saved import (
+    CHECKPOINTS,
+    WEIGHTS,
+    checkpoints,
+    load_model,
+    read_recipe_file,
+    read_tensors,
+    save_model,
+    step_of,
+    verify,
+)
 
 
 def average_last(run: Path, count: int, out: Path) -> list[int]:
     """Write the mean of the last checkpoints' weights as a model; returns their steps."""
+    if not (run / CHECKPOINTS).is_dir():
+        raise ModelError(run, "not a run folder: it has no checkpoints to average")
     folders = checkpoints(run)
     # The best checkpoint is kept longer than the others, and is not one of the last.
     window = read_recipe_file(folders[-1]).training.keep_last if folders else 0
     last = folders[-window:] if window else []
     if len(last) < count:
-        raise ModelError(run, f"has {len(last)} last checkpoints, got --last {count}")
+        hint = f"use --last {len(last)}, or train with more and closer checkpoints (training.save_every)"
+        raise ModelError(run, f"too few checkpoints are kept, {len(last)}, got --last {count}", hint=hint)
     folders = last[-count:]
     for folder in folders:
         verify(folder)

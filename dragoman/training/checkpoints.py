@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from dragoman.data.vocabulary import Vocabulary
+from dragoman.durable import beside, strays
 from dragoman.errors import ModelError
 from dragoman.models.interface import Model
 from dragoman.recipe import Recipe
@@ -54,15 +55,18 @@ class RunFolder:
     @property
     def is_ours(self) -> bool:
         """Whether there is nothing in the folder but what a run writes."""
-        return self.path.is_dir() and {each.name for each in self.path.iterdir()} <= OURS
+        if not self.path.is_dir():
+            return False
+        names = {each.name for each in self.path.iterdir()} - {stray.name for stray in strays(self.path)}
+        return not names or LOCK in names <= OURS
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep every other run out, and sweep away what a process that was killed left behind."""
         with locked(self.path):
             (self.path / CHECKPOINTS).mkdir(exist_ok=True)
-            for stray in (self.path / CHECKPOINTS).glob(".step-*"):
-                shutil.rmtree(stray, ignore_errors=True)
+            for stray in strays(self.path) + strays(self.path / CHECKPOINTS):
+                shutil.rmtree(stray) if stray.is_dir() else stray.unlink()
             yield
 
     def forget_after(self, step: int) -> None:
@@ -82,15 +86,12 @@ class RunFolder:
     ) -> Path:
         """Write a checkpoint, then let the oldest ones go; the best one stays."""
         folder = self.path / CHECKPOINTS / f"step-{progress.step}"
-        passed, progress.passing = (
-            progress.passing,
-            progress.step if progress.step % recipe.training.save_every else None,
-        )
-        card = card | {"step": progress.step, "progress": asdict(progress)}
+        is_due = progress.step % recipe.training.save_every == 0
+        card = card | {"step": progress.step, "is_due": is_due, "progress": asdict(progress)}
         save_model(folder, model, recipe, vocabularies, card, {STATE: _training_state(model, optimizer)})
-        # What was saved between two regular checkpoints goes: averages shall not depend on interruptions.
-        regular = [old for old in checkpoints(self.path) if step_of(old) != passed]
-        staying = {progress.best_step, *map(step_of, regular[-recipe.training.keep_last :])}
+        # What was saved between two that were due goes: averages shall not depend on interruptions.
+        due = [old for old in checkpoints(self.path) if old == folder or _was_due(old)]
+        staying = {progress.best_step, *map(step_of, due[-recipe.training.keep_last :])}
         for old in checkpoints(self.path):
             if step_of(old) not in staying:
                 _remove(old)
@@ -104,7 +105,7 @@ def locked(folder: Path) -> Iterator[None]:
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         holder = os.read(handle, 200).decode(errors="replace").strip()
         os.close(handle)
         raise ModelError(folder, f"in use by another run ({holder})", hint="choose another --out") from None
@@ -141,8 +142,15 @@ def _training_state(model: Model, optimizer: torch.optim.Optimizer) -> dict[str,
     return state
 
 
+def _was_due(folder: Path) -> bool:
+    try:
+        return bool(read_card(folder)["is_due"])
+    except ModelError:
+        return True  # nothing can be said of a damaged one; its turn to go comes
+
+
 def _remove(folder: Path) -> None:
     # Renamed first, so that no half-deleted folder is ever taken for a checkpoint.
-    doomed = folder.with_name(f".{folder.name}.old")
+    doomed = beside(folder)
     folder.rename(doomed)
     shutil.rmtree(doomed, ignore_errors=True)

@@ -60,11 +60,13 @@ class Journal:
         if time.monotonic() - self._shown < pause:
             return
         self._shown = time.monotonic()
-        left = round(values["seconds"] * (1 - spent) / spent) if spent else 0
         text = (
             f"step {step:,}  loss {values['loss']:.3f}  {values['tokens_per_second']:,.0f} tokens/s  "
-            f"rate {values['learning_rate']:.2e}  {left // 60}:{left % 60:02} left"
+            f"rate {values['learning_rate']:.2e}"
         )
+        if spent and values["seconds"]:
+            left = round(values["seconds"] * (1 - spent) / spent)
+            text += f"  {left // 60}:{left % 60:02} left"
         if self._console.is_terminal:
             self._bar.update(self._task, completed=min(1.0, spent), description=text, refresh=True)
         else:

@@ -32,38 +32,40 @@ def run_training(
     """Train as the recipe says; the run folder is locked meanwhile."""
     run = RunFolder(out)
     _check_folder(run, resume)
-    data = open_data(data_folder)
+    data = given = open_data(data_folder)
     begun = load_model(start) if start else None
     is_fresh = not out.exists()
     # Inside the lock: only the run that holds the folder may remove it.
-    with run.lock(), _no_trace_of_a_mistake(out, is_fresh):
+    with run.lock(), _no_trace_of_a_mistake(run, is_fresh):
+        _check_folder(run, resume)  # again: another run may have come and gone meanwhile
         if begun:
             if not resume:
                 shutil.rmtree(out / "data", ignore_errors=True)  # of a run that came to nothing
-            data = _in_the_words_of(begun, data, out / "data")
+            data = _in_the_words_of(begun, given, out / "data")
             shape = begun.recipe.model.model_dump() | {"dropout": recipe.model.dropout}
             recipe = recipe.with_values({"model": shape, "data": begun.recipe.data.model_dump()}, start)
+            console.out(f"{start} gives weights, shape and vocabulary, the recipe the rest", highlight=False)
         else:
             recipe = recipe.with_values({"data": data.manifest.config}, data_folder)
         checkpoint = newest_good(out) if resume else None
         if checkpoint:
-            _check_same(checkpoint, recipe, data)
+            _check_same(checkpoint, recipe, given)
         torch.manual_seed(recipe.training.seed)
         model = build_model(recipe, len(data.source_vocabulary), len(data.target_vocabulary))
         if begun:
             model.load_state_dict(begun.model.state_dict())
-        card = {"languages": data.manifest.languages, "data": data.manifest.sha256}
+        card = {"languages": data.manifest.languages, "data": given.manifest.sha256}
         return train(run, recipe, data, model.to(device), card, checkpoint, console)
 
 
 @contextmanager
-def _no_trace_of_a_mistake(out: Path, is_fresh: bool) -> Iterator[None]:
-    """A fresh run that is refused leaves no folder behind."""
+def _no_trace_of_a_mistake(run: RunFolder, is_fresh: bool) -> Iterator[None]:
+    """A fresh run that is refused leaves no folder behind; one that has saved anything was not refused."""
     try:
         yield
     except DragomanError as error:
-        if is_fresh and error.exit_code == DragomanError.exit_code:
-            shutil.rmtree(out, ignore_errors=True)
+        if is_fresh and not run.has_checkpoints and error.exit_code == DragomanError.exit_code:
+            shutil.rmtree(run.path, ignore_errors=True)
         raise
 
 

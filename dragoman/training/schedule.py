@@ -20,7 +20,6 @@ class Progress:
     best_step: int | None = None
     stale: int = 0  # validations since the best one
     rows_at_once: int | None = None  # found by the program, halved when memory runs out
-    passing: int | None = None  # the last checkpoint's step, if it was not due: it goes with the next save
 
 
 def spent(progress: Progress, config: TrainingConfig) -> float:

@@ -116,13 +116,21 @@ def test_a_line_that_is_not_utf8_may_be_dropped_with_its_pair(tmp_path: Path) ->
     assert manifest.splits["train"].dropped == {"not UTF-8": 1}
 
 
-def test_validation_text_of_which_nothing_fits_is_no_split(tmp_path: Path) -> None:
+def test_validation_text_of_which_nothing_fits_is_refused(tmp_path: Path) -> None:
     valid = write(tmp_path, TOO_LONG[1:], "valid")
-    manifest = prepare_quietly(write(tmp_path, GOOD), tmp_path / "data", valid)
-    assert manifest.splits.keys() == {"train"}
-    data = open_data(tmp_path / "data")
-    assert data.valid is None
-    assert not list((tmp_path / "data").glob("valid.*"))
+    with pytest.raises(DataError, match=r"valid.en and .*valid.de: no pair is left after cleaning"):
+        prepare_quietly(write(tmp_path, GOOD), tmp_path / "data", valid)
+    assert not (tmp_path / "data").exists()
+
+
+def test_files_that_were_mixed_up_are_refused(tmp_path: Path) -> None:
+    train, valid = write(tmp_path, GOOD), write(tmp_path, GOOD, "valid")
+    turned = Corpus(valid.targets, valid.sources)
+    with pytest.raises(DataError, match=r"goes de -> en by its files' suffixes, but the training text en -> de"):
+        prepare_quietly(train, tmp_path / "data", turned)
+    with pytest.raises(DataError, match=r"train.en: given as source and as target"):
+        prepare_quietly(Corpus(train.sources, train.sources), tmp_path / "data")
+    assert not (tmp_path / "data").exists()
 
 
 def test_only_whole_files_stand_in_the_folder(tmp_path: Path) -> None:
@@ -181,7 +189,7 @@ FAILURES: dict[str, tuple[Callable[[Path], Corpus], DataConfig, str]] = {
     "all too long in pieces": (
         lambda folder: write(folder, GOOD),
         DataConfig(vocabulary=13, longest=2),
-        r"train.en: no pair is left after cleaning, dropped \{'too long': 37\}$",
+        r"train.en and .*train.de: no pair is left after cleaning, dropped \{'too long': 37\}$",
     ),
     "unequal lines": (unequal, CONFIG, "line counts differ, got 37 and 1$"),
     "not UTF-8": (not_utf8, CONFIG, r"train.en:1: not UTF-8, got byte 0xff at position 1$"),

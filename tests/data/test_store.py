@@ -205,4 +205,4 @@ def test_the_hash_of_a_folder_changes_with_its_text_and_with_nothing_else(prepar
     again = prepare(corpus, corpus, ("fr", "cs"), config, tmp_path / "again", lambda text: None)
     assert again.sha256 == read_manifest(prepared).sha256
     swapped = Corpus(text[1:], text[:1])
-    assert prepare(swapped, corpus, (None, None), config, tmp_path / "b", lambda text: None).sha256 != again.sha256
+    assert prepare(swapped, swapped, (None, None), config, tmp_path / "b", lambda text: None).sha256 != again.sha256

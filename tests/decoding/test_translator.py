@@ -238,6 +238,7 @@ def test_attention_has_a_map_for_every_layer_and_head(translator: Translator) ->
     maps = translator.attention(source, target)
     assert maps.source_pieces == ["▁", *source, "</s>"]
     assert maps.target_pieces == ["▁", *target, "</s>"]
+    assert maps.read_pieces == ["<s>", "▁", *target]
     assert maps.encoder.shape == (2, 4, 9, 9)
     assert maps.decoder.shape == (2, 4, 6, 6)
     assert maps.cross.shape == (2, 4, 6, 9)

@@ -35,7 +35,7 @@ REFUSALS = {
     "a folder for a file": ("prepare --source data --target five.de --out new", "^data: cannot be read"),
     "invalid UTF-8": ("prepare --source latin.en --target three.de --out new", "^latin.en:2: not UTF-8, got byte 0xe9"),
     "an empty corpus": ("prepare --source empty.en --target empty.de --out new", "holds no pairs"),
-    "blank lines alone": ("prepare --source blank.en --target blank.en --out new", "no pair is left of 5: 5 empty"),
+    "blank lines alone": ("prepare --source blank.en --target blank.de --out new", "no pair is left of 5: 5 empty"),
     "a corrupt .xz": ("prepare --source cut.en.xz --target train.de --out new", "^cut.en.xz: not a whole .xz file"),
     "a plain .gz": ("prepare --source plain.en.gz --target train.de --out new", "^plain.en.gz: not a whole .gz file"),
     "half a validation set": (f"prepare {CORPUS} --valid-source train.en --out new", "only one of them is given"),
@@ -43,7 +43,10 @@ REFUSALS = {
     "too few pieces": (f"prepare {CORPUS} --vocabulary 1 --out new", "'data.vocabulary': .* got 1$"),
     "data onto data": (f"prepare {CORPUS} --vocabulary 11 --out data", "^data: already exists$"),
     "data onto a file": (f"prepare {CORPUS} --vocabulary 11 --out train.en", "^train.en: already exists$"),
-    "data into a file": (f"prepare {CORPUS} --vocabulary 11 --out train.en/new", "^train.en/new: "),
+    "data into a file": (
+        f"prepare {CORPUS} --vocabulary 11 --out train.en/new",
+        "^train.en/new: cannot be written: .*train.en: Not a directory$",
+    ),
     "a recipe nobody knows": ("train tinny --data data --out new", "^tinny: no such recipe$"),
     "a recipe that is no TOML": ("train broken.toml --data data --out new", "^broken.toml: not a TOML file"),
     "an unknown key": (f"{TRAIN} new {TINY} model.widht=7", "'model.widht', did you mean 'model.width'"),
@@ -62,7 +65,7 @@ REFUSALS = {
     "resuming a misspelled run": (f"{TRAIN} rnu {TINY} --resume", "^rnu: nothing to resume"),
     "from no model": (f"{TRAIN} new training.steps=1 --from nowhere", "^nowhere: no such folder$"),
     "no such model": ("translate nowhere", "^nowhere: no such folder$"),
-    "a file for a model": ("translate train.en", "^train.en(/card.json)?: "),
+    "a file for a model": ("translate train.en", "^train.en: not a model folder$"),
     "no model there": ("translate thesis", "^thesis: no model here$"),
     "a step that was not kept": ("translate run --checkpoint 9", "^run: no checkpoint of step 9$"),
     "a checkpoint that is none": ("inspect run --checkpoint newest", "no checkpoint of step newest$"),
@@ -75,8 +78,17 @@ REFUSALS = {
     "scores of unequal files": ("score run --source three.en --target five.de", "got 3 and 5$"),
     "an empty test": ("evaluate model --source empty.en --target empty.de", "holds no pairs"),
     "an evaluation in no folder": (f"{EVALUATE} --output nowhere/out", "^nowhere/out: "),
-    "more checkpoints than there are": ("average run --last 9 --out new", "^run: has 2 .*got --last 9$"),
-    "an average of no run": ("average thesis --last 1 --out new", "^thesis: has 0 .*got --last 1$"),
+    "more checkpoints than there are": (
+        "average run --last 9 --out new",
+        "^run: too few checkpoints are kept, 2, got --last 9$",
+    ),
+    "an average of no run": ("average thesis --last 1 --out new", "^thesis: not a run folder"),
+    "a text beside itself": ("prepare --source train.en --target train.en --out new", "^train.en: given as source and"),
+    "far too large updates": (f"{TRAIN} new {TINY} training.batch_tokens={10**23}", "training.batch_tokens"),
+    "far too many pieces": (f"prepare {CORPUS} --vocabulary {10**11} --out new", "data.vocabulary"),
+    "a penalty without end": ("translate run --input three.en --alpha inf", "'alpha': input should be a finite number"),
+    "a share without drawing": ("translate run --input three.en --top-p 0.9", "need --sample$"),
+    "an output over its input": ("translate run --input three.en --output three.en", "^three.en: is the input too$"),
     "an average onto a model": ("average run --last 2 --out model", "^model: already exists$"),
     "neither model nor recipe": ("inspect nowhere", "^nowhere: no such recipe$"),
 }
@@ -107,7 +119,8 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, reversals: Path, reverser
         (folder / f"three.{suffix}").write_text("".join(lines[:3]))
         (folder / f"five.{suffix}").write_text("".join(lines[:5]))
         (folder / f"empty.{suffix}").touch()
-    (folder / "blank.en").write_text(" \n" * 5)
+    for name in ("blank.en", "blank.de"):
+        (folder / name).write_text(" \n" * 5)
     (folder / "latin.en").write_bytes(b"one\ncaf\xe9\nthree\n")
     packed = lzma.compress((folder / "train.en").read_bytes())
     (folder / "cut.en.xz").write_bytes(packed[: len(packed) // 2])

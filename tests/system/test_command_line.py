@@ -246,6 +246,23 @@ def test_the_n_best_come_with_line_number_and_score_best_first(reverser: Path, a
         assert texts[0] == best[number - 1]
 
 
+def test_answers_in_json_are_an_object_a_line(reverser: Path, ask: Callable[..., list[str]]) -> None:
+    plain = ask(["12345", "", "678"], reverser)
+    answers = [json.loads(line) for line in ask(["12345", "", "678"], reverser, "--json", "--n-best", "3")]
+    assert [answer["text"] for answer in answers] == plain
+    assert [len(answer["alternatives"]) for answer in answers] == [3, 0, 3]
+    assert answers[0]["alternatives"][0]["score"] == answers[0]["score"]
+
+
+def test_a_text_is_not_replaced_by_its_translation(reverser: Path, tmp_path: Path, call: Call) -> None:
+    (tmp_path / "in").write_text("123\n")
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    for name in ("in", "link"):
+        ended = call("translate", reverser, "--input", tmp_path / "in", "--output", tmp_path / name)
+        assert (ended.code, ended.err.splitlines()[0]) == (2, f"error: {tmp_path / name}: is the input too")
+    assert (tmp_path / "in").read_text() == "123\n"
+
+
 def test_a_seed_draws_the_same_again_and_another_seed_something_else(
     reverser: Path, ask: Callable[..., list[str]]
 ) -> None:

@@ -6,13 +6,18 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from dragoman.errors import ConfigError, DataError, ModelError, RunError
-from dragoman.saved import checkpoints, find_model, load_model, newest_good, read_card, step_of, verify
+from dragoman.durable import beside, strays
+from dragoman.errors import ConfigError, DataError, FormatError, ModelError, RunError
+from dragoman.saved import checkpoints, find_model, load_model, newest_good, read_card, step_of, verify, write_card
+from dragoman.training import checkpoints as checkpointing
 from dragoman.training import loop
+from dragoman.training import run as setup
+from dragoman.training.checkpoints import RunFolder
 from dragoman.training.journal import read_journal
 from dragoman.training.schedule import Progress
 from dragoman.training.validation import Validation
@@ -300,7 +305,7 @@ def test_averaging_is_the_mean_of_the_last_checkpoints(train_small: Train, tmp_p
     assert mean.card["averaged"] == steps
     with pytest.raises(ModelError, match="already exists"):
         average_last(tmp_path / "run", 3, tmp_path / "mean")
-    with pytest.raises(ModelError, match="has 3 last checkpoints, got --last 29"):
+    with pytest.raises(ModelError, match="too few checkpoints are kept, 3, got --last 29"):
         average_last(tmp_path / "run", 29, tmp_path / "more")
 
 
@@ -423,3 +428,92 @@ def test_a_second_run_on_a_fresh_folder_never_removes_the_first_ones(
         train_small(out, "training.steps=2")
     assert os.path.isfile(out / "checkpoints" / "theirs")
     holder.__exit__(None, None, None)
+
+
+def test_a_save_that_is_refused_spares_what_was_saved_before(
+    train_small: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    save = RunFolder.save
+
+    def refuse(self: RunFolder, *words: Any) -> Path:
+        if words[-1].step == 4:
+            raise ModelError(self.path, "cannot be written: Permission denied")
+        return save(self, *words)
+
+    monkeypatch.setattr(RunFolder, "save", refuse)
+    with pytest.raises(ModelError, match="Permission denied"):
+        train_small(run, "training.steps=9", "training.save_every=2")
+    assert step_of(newest_good(run)) == 2
+
+
+def test_a_folder_of_the_users_is_no_run_whatever_its_files_are_called(train_small: Train, tmp_path: Path) -> None:
+    for name in ("data", "recipe.toml"):
+        folder = tmp_path / f"with {name}"
+        folder.mkdir()
+        (folder / name).write_text("mine")
+        with pytest.raises(ModelError, match="is in use for something else"):
+            train_small(folder, "training.steps=2")
+        assert (folder / name).read_text() == "mine"
+
+
+def test_a_run_that_was_killed_before_it_saved_can_be_started_again(train_small: Train, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "lock").touch()
+    for path in (beside(run / "recipe.toml"), beside(run / "journal.jsonl")):
+        path.touch()
+    beside(run / "data").mkdir()
+    train_small(run, "training.steps=2")
+    assert not strays(run)
+
+
+def test_a_run_that_ended_while_another_waited_is_not_written_over(
+    train_small: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, opened = tmp_path / "run", setup.open_data
+
+    def train_meanwhile(folder: Path) -> Any:
+        monkeypatch.setattr(setup, "open_data", opened)
+        train_small(run, "training.steps=5")
+        return opened(folder)
+
+    monkeypatch.setattr(setup, "open_data", train_meanwhile)
+    with pytest.raises(ModelError, match="holds a run already"):
+        train_small(run, "training.steps=2")
+    assert [step_of(folder) for folder in checkpoints(run)] == [5]
+
+
+def test_a_checkpoint_of_a_later_version_is_neither_passed_over_nor_removed(train_small: Train, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_small(run, "training.steps=6", "training.save_every=3")
+    newest = newest_good(run)
+    write_card(newest, read_card(newest) | {"format": 2})
+    with pytest.raises(FormatError, match="written in format 2"):
+        train_small(run, "training.steps=9", "training.save_every=3", resume=True)
+    assert [step_of(folder) for folder in checkpoints(run)] == [3, 6]
+
+
+def test_fine_tuning_goes_on_with_the_data_it_began_with(train_small: Train, tmp_path: Path, unvalidated: Path) -> None:
+    train_small(tmp_path / "first", "training.steps=2")
+    data, run = long_data(tmp_path), tmp_path / "second"
+    words = ("training.steps=3", "training.save_every=1")
+    train_small(run, *words, start=tmp_path / "first", data=data)
+    more = ("training.steps=5", "training.save_every=1")
+    with pytest.raises(DataError, match="the data is not what the run was trained on"):
+        train_small(run, *more, start=tmp_path / "first", data=unvalidated, resume=True)
+    outcome = train_small(run, *more, start=tmp_path / "first", data=data, resume=True)
+    assert outcome.progress.step == 5
+
+
+def test_an_interruption_is_forgotten_also_where_a_run_was_killed_before_it_could_be(
+    train_small: Train, tmp_path: Path, unvalidated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, often = tmp_path / "run", ("training.save_every=2", "training.keep_last=3")
+    train_small(run, *often, "training.steps=5", data=unvalidated)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpointing, "_remove", lambda folder: None)  # as if killed between saving and pruning
+        train_small(run, *often, "training.steps=6", data=unvalidated, resume=True)
+    assert [step_of(folder) for folder in checkpoints(run)] == [2, 4, 5, 6]
+    train_small(run, *often, "training.steps=8", data=unvalidated, resume=True)
+    assert [step_of(folder) for folder in checkpoints(run)] == [4, 6, 8]
