@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -79,18 +80,25 @@ class Updates:
 
     def fill(self, rows: Sequence[Sequence[int]]) -> Update:
         """The rows as tensors; the last update of an epoch has empty rows, so that every update has one shape."""
-        shape = self.rows_an_update
-        source, target = _EmptySide(shape, self.source_length), _EmptySide(shape, self.target_length)
-        labels = np.full((shape, self.target_length), PAD, dtype=np.int64)
-        for row, pairs in enumerate(rows):
-            for segment, pair in enumerate(pairs, start=1):
-                source_ids, target_ids = (side.tolist() for side in self.store.pair(pair))
-                source.append(row, segment, [*source_ids, EOS])
-                start, end = target.append(row, segment, [BOS, *target_ids])
-                labels[row, start : end - 1] = target_ids
-                labels[row, end - 1] = EOS
-        batch = Batch(source.tensors(), target.tensors(), torch.from_numpy(labels))
-        return Update(batch, [pair for row in rows for pair in row], int(target.used.sum()))
+        pairs = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
+        row_of = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+        first_of_row = np.searchsorted(row_of, row_of)
+        segments = np.arange(len(pairs)) - first_of_row + 1
+        sides = []
+        for number, length in enumerate((self.source_length, self.target_length)):
+            places = _Places(self.lengths[pairs, number], row_of, first_of_row, self.rows_an_update, length)
+            ids = places.lay_out(self.store.sentences(pairs, number), EOS)
+            sides.append((ids, places.spread(segments), places.spread_positions()))
+        source, (labels, *target) = sides
+        shifted = np.roll(labels, 1, axis=1)  # each piece stands where the one before it is to be predicted
+        shifted[(target[1] == 0) & (target[0] > 0)] = BOS
+        shifted[target[0] == 0] = PAD
+        batch = Batch(
+            Side(*map(torch.from_numpy, source)),
+            Side(*map(torch.from_numpy, (shifted, *target))),
+            torch.from_numpy(labels),
+        )
+        return Update(batch, pairs.tolist(), int(self.lengths[pairs, 1].sum()))
 
 
 def pack(
@@ -124,23 +132,40 @@ def _source_length(lengths: NDArray[np.int64], target_length: int) -> int:
     return max(1, round(float(target_length * ratio) / ROUND_TO)) * ROUND_TO
 
 
-class _EmptySide:
-    """One side of a batch while its rows are being filled."""
+class _Places:
+    """Where in a rectangle of rows each token of some sentences goes, one sentence behind the other in its row."""
 
-    def __init__(self, rows: int, length: int) -> None:
-        self.ids = np.full((rows, length), PAD, dtype=np.int64)
-        self.segments = np.zeros_like(self.ids)
-        self.positions = np.zeros_like(self.ids)
-        self.used = np.zeros(rows, dtype=np.int64)
+    def __init__(
+        self,
+        lengths: NDArray[np.int64],
+        row_of: NDArray[np.int64],
+        first_of_row: NDArray[np.int64],
+        rows: int,
+        length: int,
+    ) -> None:
+        self.shape = (rows, length)
+        before = lengths.cumsum() - lengths
+        self.sentence = np.repeat(np.arange(len(lengths)), lengths)  # of each token
+        self.position = np.arange(len(self.sentence)) - before[self.sentence]  # in its sentence
+        starts = row_of * length + before - before[first_of_row]
+        self.place = starts[self.sentence] + self.position
+        self.is_last = self.position == lengths[self.sentence] - 1
 
-    def append(self, row: int, segment: int, ids: list[int]) -> tuple[int, int]:
-        start = int(self.used[row])
-        end = start + len(ids)
-        self.ids[row, start:end] = ids
-        self.segments[row, start:end] = segment
-        self.positions[row, start:end] = np.arange(len(ids))
-        self.used[row] = end
-        return start, end
+    def spread(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The value of each sentence at all of its places."""
+        return self._rectangle(values[self.sentence])
 
-    def tensors(self) -> Side:
-        return Side(*map(torch.from_numpy, (self.ids, self.segments, self.positions)))
+    def spread_positions(self) -> NDArray[np.int64]:
+        """The position in its sentence at each place."""
+        return self._rectangle(self.position)
+
+    def lay_out(self, ids: NDArray[Any], end: int) -> NDArray[np.int64]:
+        """The ids of the sentences, each with an end behind it."""
+        tokens = np.full(len(self.place), end, dtype=np.int64)
+        tokens[~self.is_last] = ids
+        return self._rectangle(tokens)
+
+    def _rectangle(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        filled = np.zeros(self.shape, dtype=np.int64)  # PAD, no segment, position 0
+        filled.reshape(-1)[self.place] = values
+        return filled

@@ -70,6 +70,13 @@ class Store:
         first, middle, last = self.offsets[2 * number : 2 * number + 3].tolist()
         return self.ids[first:middle], self.ids[middle:last]
 
+    def sentences(self, pairs: NDArray[np.int64], side: int) -> NDArray[Any]:
+        """The ids of one side (0: source, 1: target) of some pairs, one sentence behind the other."""
+        first, last = (self.offsets[2 * pairs + side + more].astype(np.int64) for more in (0, 1))
+        lengths = last - first
+        before = lengths.cumsum() - lengths
+        return self.ids[np.repeat(first - before, lengths) + np.arange(int(lengths.sum()))]
+
 
 class StoreWriter:
     """Writes the two files of a split pair by pair."""
