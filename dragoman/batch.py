@@ -4,7 +4,7 @@ Padding is the special case of one sentence a row; packing many sentences into o
 Axes: B rows, S source positions, T target positions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,16 +34,13 @@ class Side:
             segments[row, : len(sentence)] = 1
         return cls(ids, segments, torch.arange(length).expand_as(ids).contiguous())
 
+    def tensors(self) -> list[Tensor]:
+        """All of it."""
+        return [self.ids, self.segments, self.positions]
+
     def to(self, device: torch.device) -> "Side":
         """The same side on another device."""
-        ids, segments, positions = (
-            tensor.to(device, non_blocking=True) for tensor in (self.ids, self.segments, self.positions)
-        )
-        return Side(ids, segments, positions)
-
-    def rows(self, first: int, last: int) -> "Side":
-        """The rows from first up to, not including, last."""
-        return Side(self.ids[first:last], self.segments[first:last], self.positions[first:last])
+        return Side(*(tensor.to(device, non_blocking=True) for tensor in self.tensors()))
 
 
 @dataclass(frozen=True)
@@ -61,14 +58,22 @@ class Batch:
         shifted = Side.of([[BOS, *target] for target in targets])
         return cls(Side.of([[*source, EOS] for source in sources]), shifted, labels)
 
+    def tensors(self) -> list[Tensor]:
+        """All of it."""
+        return [*self.source.tensors(), *self.target.tensors(), self.labels]
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
+        """The batch of what a function makes of each tensor."""
+        tensors = [function(tensor) for tensor in self.tensors()]
+        return Batch(Side(*tensors[:3]), Side(*tensors[3:6]), tensors[6])
+
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
-        labels = self.labels.to(device, non_blocking=True)
-        return Batch(self.source.to(device), self.target.to(device), labels)
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def rows(self, first: int, last: int) -> "Batch":
         """The rows from first up to, not including, last."""
-        return Batch(self.source.rows(first, last), self.target.rows(first, last), self.labels[first:last])
+        return self.map(lambda tensor: tensor[first:last])
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -13,7 +13,8 @@ from dragoman.models.transformer import Transformer, TransformerConfig
 from dragoman.recipe import read_recipe
 from dragoman.saved import WEIGHTS, newest_good, read_tensors
 from dragoman.training.checkpoints import STATE
-from dragoman.training.loss import summed_loss
+from dragoman.training.gradients import summed_loss
+from dragoman.training.journal import read_journal
 from dragoman.training.run import run_training
 from tests.training.conftest import MINUSCULE
 
@@ -75,7 +76,13 @@ def test_gpu_and_cpu_agree() -> None:
 
 def test_a_deterministic_run_resumes_exactly(reversals: Path, tmp_path: Path) -> None:
     def train(run: str, steps: int, resume: bool) -> None:
-        words = [*MINUSCULE, "training.deterministic=true", f"training.steps={steps}", "training.save_every=1000"]
+        words = [
+            *MINUSCULE,
+            "training.deterministic=true",
+            "training.compile=false",
+            f"training.steps={steps}",
+            "training.save_every=1000",
+        ]
         device, console = torch.device("cuda"), Console(quiet=True)
         run_training(read_recipe("tiny", words), reversals / "data", tmp_path / run, device, console, resume)
 
@@ -88,3 +95,15 @@ def test_a_deterministic_run_resumes_exactly(reversals: Path, tmp_path: Path) ->
     for file in (WEIGHTS, STATE):
         one, other = (read_tensors(newest_good(tmp_path / run) / file) for run in ("straight", "stopped"))
         assert [name for name in one if not torch.equal(one[name], other[name])] == []
+
+
+def test_a_step_that_is_compiled_and_recorded_learns_the_same(reversals: Path, tmp_path: Path) -> None:
+    # Rows that do not divide the update evenly, so that the last part is smaller than what was recorded.
+    words = [*MINUSCULE, "training.batch_tokens=336", "training.steps=13", "training.precision=float32"]
+    losses = []
+    for name in ("true", "false"):
+        recipe = read_recipe("tiny", [*words, f"training.compile={name}", "model.dropout=0.0"])
+        run_training(recipe, reversals / "data", tmp_path / name, torch.device("cuda"), Console(quiet=True))
+        losses.append([event["loss"] for event in read_journal(tmp_path / name) if event["event"] == "step"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    assert losses[0][-1] < losses[0][0]

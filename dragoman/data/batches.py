@@ -4,21 +4,25 @@ An update is a list of rows fixed by (recipe, seed, epoch) alone; how many of th
 business. Axes: B rows, S source positions, T target positions.
 """
 
+import signal
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset
 
 from dragoman.batch import BOS, EOS, PAD, Batch, Side
 from dragoman.data.store import Store
 
 OPEN_ROWS = 64  # among how many rows a pair may choose; more fill little better and take longer
 ROUND_TO = 8  # lengths the matrix units like
+AHEAD = 8  # updates that are packed in the background before they are wanted
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,11 @@ class Update:
     batch: Batch
     pairs: list[int]
     target_tokens: int  # real ones: each sentence's pieces and its EOS
+    epoch: int = 0
+
+    def pin_memory(self) -> "Update":
+        """The same in memory that a GPU copies from by itself."""
+        return replace(self, batch=self.batch.map(Tensor.pin_memory))
 
 
 class Updates:
@@ -78,6 +87,13 @@ class Updates:
         while update := list(islice(rows, self.rows_an_update)):
             yield self.fill(update)
 
+    def onwards(self, epoch: int, position: int) -> Iterator[Update]:
+        """Updates without end, epoch after epoch, from a position in the first of them on."""
+        while True:
+            for update in self.epoch(epoch, position):
+                yield replace(update, epoch=epoch)
+            epoch, position = epoch + 1, 0
+
     def fill(self, rows: Sequence[Sequence[int]]) -> Update:
         """The rows as tensors; the last update of an epoch has empty rows, so that every update has one shape."""
         pairs = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
@@ -99,6 +115,35 @@ class Updates:
             torch.from_numpy(labels),
         )
         return Update(batch, pairs.tolist(), int(self.lengths[pairs, 1].sum()))
+
+
+def in_background(updates: Updates, epoch: int, position: int) -> Iterator[Update]:
+    """Updates onwards, packed by a process of its own, a few of them ahead, so that a GPU never waits."""
+    loader = DataLoader(
+        _Onwards(updates, epoch, position),
+        batch_size=None,
+        num_workers=1,
+        prefetch_factor=AHEAD,
+        pin_memory=torch.cuda.is_available(),
+        generator=torch.Generator(),  # its own, and not the one that a run saves and restores
+        multiprocessing_context="fork",  # the store is mapped, not copied
+        worker_init_fn=_leave_signals_to_the_parent,
+    )
+    yield from loader
+
+
+class _Onwards(IterableDataset[Update]):
+    def __init__(self, updates: Updates, epoch: int, position: int) -> None:
+        self.updates, self.epoch, self.position = updates, epoch, position
+
+    def __iter__(self) -> Iterator[Update]:
+        return self.updates.onwards(self.epoch, self.position)
+
+
+def _leave_signals_to_the_parent(_: int) -> None:
+    # Ctrl-C reaches both: the parent finishes its step and saves, and wants no half-dead helper meanwhile.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def pack(

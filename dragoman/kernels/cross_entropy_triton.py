@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PIECES = 4096  # of a position's logits at once
+PIECES = 2048  # of a position's logits at once
 WARPS = 8
 
 
@@ -21,7 +21,7 @@ def to_gradient(logits: Tensor, labels: Tensor, losses: Tensor, vocabulary: int,
 @no_type_check
 def _to_gradient(logits, labels, losses, vocabulary, stride, smoothing, empty, PIECES: tl.constexpr):
     position = tl.program_id(0).to(tl.int64)
-    label = tl.load(labels + position)
+    label = tl.load(labels + position).to(tl.int32)
     row = logits + position * stride
     some = tl.arange(0, PIECES)
     is_real = label != empty

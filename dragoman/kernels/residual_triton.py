@@ -7,10 +7,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-AT_ONCE = 4  # positions of a program
-WARPS = 4
-BACKWARD_AT_ONCE, BACKWARD_WARPS = 1, 1
-PROGRAMS = 2112  # of the way back, each with its own sums: sixteen for each multiprocessor of an H200
+# Found by trial on an H200 (docs/LOG.md).
+AT_ONCE = 2  # positions of a program
+WARPS = 2
+PROGRAMS = 1056  # of the way back, each with its own sums: eight for each multiprocessor
 
 
 def forward(
@@ -35,13 +35,13 @@ def backward(
     """The gradients of x, y, weight and bias."""
     width = y.shape[-1]
     positions = y.numel() // width
-    programs = min(PROGRAMS, triton.cdiv(positions, BACKWARD_AT_ONCE))
+    programs = min(PROGRAMS, triton.cdiv(positions, AT_ONCE))
     x_gradient, y_gradient = torch.empty_like(x), torch.empty_like(y)
     sums = torch.empty((2, programs, width), dtype=torch.float32, device=y.device)
     _backward[(programs,)](
         *(gradient, x, y, weight, seed, moments, x_gradient, y_gradient, sums, positions, dropout),
-        *(width, triton.next_power_of_2(width), BACKWARD_AT_ONCE, dropout > 0),
-        num_warps=BACKWARD_WARPS,
+        *(width, triton.next_power_of_2(width), AT_ONCE, dropout > 0),
+        num_warps=WARPS,
     )
     weight_gradient, bias_gradient = sums.sum(1).to(weight.dtype).unbind()
     return x_gradient, y_gradient, weight_gradient.clone(), bias_gradient.clone()

@@ -1,12 +1,13 @@
 """The training loop (section 5): an update at a time, until the budget is spent.
 
-One pair's way: store > batches > loop > transformer > loss.
+One pair's way: store > batches > loop > gradients > transformer > cross_entropy.
 """
 
 import math
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ from pathlib import Path
 from types import FrameType
 
 import torch
+from jaxtyping import Float
 from rich.console import Console
+from torch import Tensor
 
-from dragoman.data.batches import Update, Updates
+from dragoman.data.batches import Update, Updates, in_background
 from dragoman.data.store import Data
 from dragoman.durable import replace_file
 from dragoman.errors import ConfigError, DataError, RunError
@@ -24,8 +27,8 @@ from dragoman.models.interface import Model
 from dragoman.recipe import BUDGETS, Recipe
 from dragoman.saved import RECIPE, Card
 from dragoman.training.checkpoints import RunFolder, restore
+from dragoman.training.gradients import Gradients
 from dragoman.training.journal import Journal
-from dragoman.training.loss import summed_loss
 from dragoman.training.schedule import Progress, learning_rate, spent
 from dragoman.training.validation import Validation, validate
 
@@ -62,18 +65,26 @@ def train(
     replace_file(run.path / RECIPE, recipe.toml())
     with Journal(run.path, progress.step, console) as journal, stop_request() as stopped_by:
         trainer.introduce(journal, progress)
-        clock = Clock(progress, counts_first=not recipe.training.compile)
+        clock = Clock(progress, counts_first=not trainer.gradients.is_compiled)
+        readings: deque[Reading] = deque()
         for update in trainer.updates_from(progress):
-            values = trainer.take_step(update, progress)
+            readings.append(trainer.take_step(update, progress))
             clock.tick()
-            journal.show_step(progress.step, values, spent(progress, recipe.training))
             ended = spent(progress, recipe.training) >= 1
             is_due = ended or progress.step % recipe.training.save_every == 0
+            while len(readings) > (0 if is_due else trainer.steps_ahead):
+                reading = readings.popleft()
+                values = reading.wait() | {"seconds": progress.seconds}
+                values["tokens_per_second"] = clock.lap(reading.tokens)
+                journal.show_step(reading.step, values, spent(progress, recipe.training))
             if is_due:
                 ended |= trainer.validate(journal, progress)
                 clock.tick()
+                clock.lap(0)
             stopped = None if ended else stopped_by()
             if is_due or stopped:
+                for reading in readings:
+                    reading.wait()  # nothing that is not finite is saved
                 vocabularies = (data.source_vocabulary, data.target_vocabulary)
                 checkpoint = run.save(model, trainer.optimizer, recipe, vocabularies, card, progress)
                 journal.write("saved", progress.step, {"folder": checkpoint.name})
@@ -109,8 +120,8 @@ class Trainer:
         self.tokens_an_epoch = int(self.updates.lengths[self.updates.fitting, 1].sum())
         betas = (config.beta1, config.beta2)
         self.optimizer = torch.optim.Adam(model.parameters(), betas=betas, eps=config.epsilon, fused=True)
-        self.loss: Callable[..., torch.Tensor] = torch.compile(summed_loss) if config.compile else summed_loss
-        self.precision = torch.bfloat16 if uses_bf16(config.precision, model.device) else torch.float32
+        self.gradients = Gradients(model, config)
+        self.steps_ahead = 1 if model.device.type == "cuda" else 0  # the processor prepares while the GPU computes
 
     def introduce(self, journal: Journal, progress: Progress) -> None:
         """Say what will be trained on what."""
@@ -126,7 +137,7 @@ class Trainer:
             "recipe": self.recipe.hash,
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
             "device": str(self.model.device),
-            "precision": str(self.precision).removeprefix("torch."),
+            "precision": str(self.gradients.precision).removeprefix("torch."),
             "threads": torch.get_num_threads(),
         }
         journal.write("started", progress.step, values)
@@ -136,42 +147,30 @@ class Trainer:
         )
 
     def updates_from(self, progress: Progress) -> Iterator[Update]:
-        """Updates from where the run stands, epoch after epoch."""
-        while True:
-            yield from self.updates.epoch(progress.epoch, progress.position)
-            progress.epoch += 1
-            progress.position, progress.epoch_tokens, progress.epoch_share = 0, 0, 0.0
+        """Updates from where the run stands, epoch after epoch; for a GPU, packed in the background."""
+        source = in_background if self.model.device.type == "cuda" else Updates.onwards
+        for update in source(self.updates, progress.epoch, progress.position):
+            if update.epoch > progress.epoch:
+                progress.epoch = update.epoch
+                progress.position, progress.epoch_tokens, progress.epoch_share = 0, 0, 0.0
+            yield update
 
-    def take_step(self, update: Update, progress: Progress) -> dict[str, float]:
-        """One update of the weights; returns what the journal wants to know."""
-        config, begun = self.recipe.training, time.perf_counter()
-        loss = self._gradients(update, progress)
+    def take_step(self, update: Update, progress: Progress) -> "Reading":
+        """One update of the weights, none where loss or gradient are not finite; a GPU may still be at it."""
+        config = self.recipe.training
+        loss = self.gradients.of(update, progress)
         norm = self._gradient_norm()
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            named = ", ".join(map(str, update.pairs[:10])) + (", ..." if len(update.pairs) > 10 else "")
-            raise RunError(
-                f"step {progress.step + 1}",
-                f"the loss is not finite, got loss {loss} and gradient norm {norm} "
-                f"(epoch {progress.epoch}, update {progress.position}, pairs {named})",
-                hint="nothing was changed: the last checkpoint is whole; try a lower training.peak or training.clip",
-            )
         rate = learning_rate(config, self.recipe.model.width, progress.step + 1, spent(progress, config))
         for group in self.optimizer.param_groups:
             group["lr"] = rate
+        # Fused Adam asks this on the device itself, as it does for gradient scalers: nobody has to wait for the answer.
+        self.optimizer.found_inf = 1.0 - torch.isfinite(loss + norm).float()  # type: ignore[attr-defined]
         self.optimizer.step()
         progress.step += 1
         progress.position += 1
         progress.epoch_tokens += update.target_tokens
         progress.epoch_share = progress.epoch_tokens / self.tokens_an_epoch
-        tokens_per_second = update.target_tokens / (time.perf_counter() - begun)
-        return {
-            "loss": loss,
-            "learning_rate": rate,
-            "gradient_norm": norm,
-            "tokens_per_second": tokens_per_second,
-            "seconds": progress.seconds,
-            "epoch": progress.epoch,
-        }
+        return Reading(torch.stack((loss, norm)), update, rate, progress)
 
     def validate(self, journal: Journal, progress: Progress) -> bool:
         """Validate, remember the best, and say whether patience has run out."""
@@ -192,36 +191,12 @@ class Trainer:
         patience = self.recipe.training.patience
         return patience is not None and progress.stale >= patience
 
-    def _gradients(self, update: Update, progress: Progress) -> float:
-        """The gradient of the mean loss over the update's real target tokens, as many rows at once as fit."""
-        while True:
-            rows = progress.rows_at_once or len(update.batch)
-            try:
-                return self._accumulate(update, rows)
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-                if rows == 1:
-                    hint = "use a smaller model or a shorter training.row_length"
-                    raise RunError(f"step {progress.step + 1}", "memory holds not even one row", hint=hint) from None
-            progress.rows_at_once = rows // 2
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-
-    def _accumulate(self, update: Update, rows_at_once: int) -> float:
-        self.optimizer.zero_grad()
-        device, total = self.model.device, 0.0
-        for first in range(0, len(update.batch), rows_at_once):
-            rows = update.batch.rows(first, first + rows_at_once).to(device)
-            with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
-                loss = self.loss(self.model, rows, self.recipe.training.smoothing) / update.target_tokens
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += loss.item()
-        return total
-
-    def _gradient_norm(self) -> float:
-        clip = self.recipe.training.clip
-        return float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), math.inf if clip is None else clip))
+    def _gradient_norm(self) -> Float[Tensor, ""]:
+        parameters, clip = list(self.model.parameters()), self.recipe.training.clip
+        norm = torch.nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None])
+        if clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(parameters, clip, norm)
+        return norm
 
     def _rows_that_should_fit(self) -> int:
         device = self.model.device
@@ -232,18 +207,53 @@ class Trainer:
         return min(self.updates.rows_an_update, max(1, memory // a_row))
 
 
+class Reading:
+    """What one step says of itself, once a GPU has come to its end."""
+
+    def __init__(self, values: Tensor, update: Update, rate: float, progress: Progress) -> None:
+        self.step, self.tokens = progress.step, update.target_tokens
+        self._pairs, self._rate = update.pairs, rate
+        self._epoch, self._position = progress.epoch, progress.position - 1
+        self._values, self._arrived = values, None
+        if values.is_cuda:
+            self._values = torch.empty(2, pin_memory=True).copy_(values, non_blocking=True)
+            self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._arrived.record()
+
+    def wait(self) -> dict[str, float]:
+        """What the journal wants to know, or an error that names the batch."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        loss, norm = self._values.tolist()
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            named = ", ".join(map(str, self._pairs[:10])) + (", ..." if len(self._pairs) > 10 else "")
+            raise RunError(
+                f"step {self.step}",
+                f"the loss is not finite, got loss {loss} and gradient norm {norm} "
+                f"(epoch {self._epoch}, update {self._position}, pairs {named})",
+                hint="nothing was changed: the last checkpoint is whole; try a lower training.peak or training.clip",
+            )
+        return {"loss": loss, "learning_rate": self._rate, "gradient_norm": norm, "epoch": self._epoch}
+
+
 class Clock:
     """Adds up the seconds of a run, over all of its resumptions."""
 
     def __init__(self, progress: Progress, counts_first: bool) -> None:
         self.progress = progress
         self._last = time.monotonic() if counts_first else None
+        self._lap = time.monotonic()
 
     def tick(self) -> None:
         """Count the time since the last tick."""
         now = time.monotonic()
         self.progress.seconds += now - self._last if self._last is not None else 0.0
         self._last = now
+
+    def lap(self, tokens: int) -> float:
+        """Tokens a second since the last lap."""
+        before, self._lap = self._lap, time.monotonic()
+        return tokens / (self._lap - before)
 
 
 @contextmanager
@@ -271,18 +281,3 @@ def is_better(result: Validation, progress: Progress) -> bool:
         return True
     losses = [math.inf if loss is None else loss for loss in (result.loss, progress.best_loss)]
     return result.bleu == progress.best_score and losses[0] < losses[1]
-
-
-def uses_bf16(precision: str, device: torch.device) -> bool:
-    """Whether to multiply in bf16: where it was asked for, or where the hardware has it."""
-    if precision != "auto":
-        return precision == "bf16"
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return False
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether an error of torch's means that memory ran out, on a GPU or on the CPU."""
-    said = ("can't allocate memory", "out of memory")
-    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in said)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.batch import BOS, EOS, PAD, Batch, Side
-from dragoman.data.batches import OPEN_ROWS, ROUND_TO, Update, Updates, pack
+from dragoman.data.batches import OPEN_ROWS, ROUND_TO, Update, Updates, in_background, pack
 from dragoman.data.store import Store, StoreWriter
 from dragoman.data.vocabulary import Vocabulary, train_vocabulary
 
@@ -257,3 +257,20 @@ def test_rows_of_real_sentences_are_at_least_95_percent_full(corpus: str, tmp_pa
     assert len(rows) > OPEN_ROWS
     tokens = updates.lengths[updates.fitting].sum()
     assert tokens / (len(rows) * (updates.source_length + updates.target_length)) >= 0.95
+
+
+def test_updates_from_the_background_are_the_same_in_the_same_order(store: Store) -> None:
+    updates = updates_of(store)
+    last = len(list(updates.epoch(1))) - 5
+    state = torch.get_rng_state()
+    waiting = in_background(updates, 1, last)
+    for expected, found in zip(updates.onwards(1, last), islice(waiting, 31), strict=False):
+        assert (found.epoch, found.pairs, found.target_tokens) == (
+            expected.epoch,
+            expected.pairs,
+            expected.target_tokens,
+        )
+        for one, other in zip(found.batch.tensors(), expected.batch.tensors(), strict=True):
+            assert torch.equal(one, other)
+    assert found.epoch > 1
+    assert torch.equal(torch.get_rng_state(), state)

@@ -14,7 +14,7 @@ from dragoman.kernels.attention import Visible, attend
 from dragoman.kernels.cross_entropy import smoothed_loss
 from dragoman.kernels.residual import add_and_norm
 from dragoman.models.transformer import Transformer, TransformerConfig
-from dragoman.training.loss import summed_loss
+from dragoman.training.gradients import summed_loss
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -34,8 +34,10 @@ def rows(side: int, length: int, device: torch.device) -> Tensor:
 
 
 def close(found: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
+    # On a GPU the kernels multiply float32 in TF32, with ten bits behind the point.
+    rough = found[0].is_cuda
     for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=2e-5)
+        torch.testing.assert_close(one, other, rtol=5e-3 if rough else 1e-4, atol=1e-2 if rough else 2e-5)
 
 
 def gradients(result: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -16,7 +16,7 @@ from dragoman.data.batches import Updates
 from dragoman.data.store import Store, StoreWriter
 from dragoman.decoding.search import follow
 from dragoman.models.transformer import Transformer, TransformerConfig
-from dragoman.training.loss import summed_loss
+from dragoman.training.gradients import summed_loss
 
 VOCABULARY = 31
 SHAPES = {

@@ -15,7 +15,7 @@ from dragoman.models.layers import FeedForward
 from dragoman.models.positions import sinusoids
 from dragoman.models.transformer import Transformer, TransformerConfig
 from dragoman.recipe import TrainingConfig
-from dragoman.training.loss import summed_loss
+from dragoman.training.gradients import summed_loss
 from dragoman.training.schedule import learning_rate
 
 

@@ -15,7 +15,7 @@ from dragoman.durable import beside, strays
 from dragoman.errors import ConfigError, DataError, FormatError, ModelError, RunError
 from dragoman.saved import checkpoints, find_model, load_model, newest_good, read_card, step_of, verify, write_card
 from dragoman.training import checkpoints as checkpointing
-from dragoman.training import loop
+from dragoman.training import gradients, loop
 from dragoman.training import run as setup
 from dragoman.training.checkpoints import RunFolder
 from dragoman.training.journal import read_journal
@@ -75,17 +75,17 @@ def test_running_out_of_memory_halves_the_rows_and_goes_on_with_the_same_gradien
     train_small: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
-    whole = loop.summed_loss
+    whole = gradients.summed_loss
 
-    def short_of_memory(model: torch.nn.Module, batch: object, smoothing: float) -> torch.Tensor:
+    def short_of_memory(model: torch.nn.Module, batch: object, *rest: object) -> torch.Tensor:
         seen.append(len(batch))  # type: ignore[arg-type]
         if len(batch) > 2:  # type: ignore[arg-type]
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return whole(model, batch, smoothing)  # type: ignore[arg-type]
+        return whole(model, batch, *rest)  # type: ignore[arg-type]
 
     words = ("training.steps=3", "training.batch_tokens=336", "model.dropout=0.0")
     rich = train_small(tmp_path / "rich", *words)
-    monkeypatch.setattr(loop, "summed_loss", short_of_memory)
+    monkeypatch.setattr(gradients, "summed_loss", short_of_memory)
     poor = train_small(tmp_path / "poor", *words)
     assert (rich.progress.rows_at_once, poor.progress.rows_at_once) == (7, 1)
     assert max(seen) == 7
@@ -102,7 +102,7 @@ def test_memory_that_cannot_hold_one_row_ends_the_run(
     def no_memory(*_: object) -> torch.Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(loop, "summed_loss", no_memory)
+    monkeypatch.setattr(gradients, "summed_loss", no_memory)
     with pytest.raises(RunError, match="not even one row"):
         train_small(tmp_path / "run", "training.steps=3")
 

@@ -8,7 +8,7 @@ import torch
 from dragoman.batch import PAD, Batch, Side
 from dragoman.decoding.scoring import score
 from dragoman.models.transformer import Transformer, TransformerConfig
-from dragoman.training.loss import summed_loss
+from dragoman.training.gradients import summed_loss
 
 VOCABULARY = 23
 SOURCES = [[5, 6, 7, 8, 9], [10], [11, 12]]

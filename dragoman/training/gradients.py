@@ -1,0 +1,126 @@
+"""The gradient of an update: forth and back over as many rows at once as memory holds.
+
+On a GPU both ways are compiled, recorded once as a CUDA graph, and replayed with a single call: starting the thousand
+kernels of a step one by one would take the processor longer than the GPU takes to run them.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from dragoman.batch import PAD, Batch
+from dragoman.data.batches import Update
+from dragoman.errors import RunError
+from dragoman.kernels.cross_entropy import smoothed_loss
+from dragoman.models.interface import Model
+from dragoman.recipe import TrainingConfig
+from dragoman.training.schedule import Progress
+
+WARM_UPS = 2  # passes before recording: the first compiles, the second finds everything in its place
+
+
+class Gradients:
+    """Leaves in each parameter the gradient of the mean loss over an update's real target tokens."""
+
+    def __init__(self, model: Model, config: TrainingConfig) -> None:
+        self.model = model
+        self.smoothing = config.smoothing
+        is_on_gpu = model.device.type == "cuda"
+        self.is_compiled = is_on_gpu if config.compile is None else config.compile
+        self.precision = torch.bfloat16 if uses_bf16(config.precision, model.device) else torch.float32
+        self._forward: Callable[[Batch], Tensor] = torch.compile(model) if self.is_compiled else model
+        self._is_recorded = is_on_gpu and self.is_compiled
+        self._recording: Recording | None = None
+
+    def of(self, update: Update, progress: Progress) -> Float[Tensor, ""]:
+        """The mean loss of an update; where memory runs out, half as many rows pass at once from then on."""
+        while True:
+            rows = min(progress.rows_at_once or len(update.batch), len(update.batch))
+            try:
+                return self._accumulate(update, rows)
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                if rows == 1:
+                    hint = "use a smaller model or a shorter training.row_length"
+                    raise RunError(f"step {progress.step + 1}", "memory holds not even one row", hint=hint) from None
+            progress.rows_at_once = rows // 2
+            self._recording = None
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+    def _accumulate(self, update: Update, rows_at_once: int) -> Tensor:
+        parts = [update.batch.rows(first, first + rows_at_once) for first in range(0, len(update.batch), rows_at_once)]
+        tokens = torch.tensor(float(update.target_tokens))
+        run = self._recorded(parts[0], tokens) if self._is_recorded else self._run
+        for parameter in self.model.parameters():
+            if self._is_recorded and parameter.grad is not None:
+                parameter.grad.zero_()  # the recording adds to this very memory
+            else:
+                parameter.grad = None
+        losses = [run(part, tokens) for part in parts]
+        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+
+    def _run(self, batch: Batch, tokens: Float[Tensor, ""]) -> Float[Tensor, ""]:
+        device = self.model.device
+        with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
+            loss = summed_loss(self.model, batch.to(device), self.smoothing, self._forward) / tokens.to(device)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach().clone()
+
+    def _recorded(self, batch: Batch, tokens: Tensor) -> "Recording":
+        if self._recording is None:
+            self._recording = Recording(self._run, batch.to(self.model.device), tokens.to(self.model.device))
+        return self._recording
+
+
+class Recording:
+    """A function of a batch as a CUDA graph, over a batch of its own that each new one is copied into."""
+
+    def __init__(self, function: Callable[[Batch, Tensor], Tensor], batch: Batch, tokens: Tensor) -> None:
+        self.batch, self.tokens = batch, tokens
+        random_state = torch.cuda.get_rng_state()  # a run that is resumed draws what it would have drawn
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(WARM_UPS):
+                function(batch, tokens)
+        torch.cuda.current_stream().wait_stream(aside)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.loss = function(batch, tokens)
+        torch.cuda.set_rng_state(random_state)
+
+    def __call__(self, batch: Batch, tokens: Tensor) -> Tensor:
+        """Run it; a batch of fewer rows leaves the others empty."""
+        for own, new in zip(self.batch.tensors(), batch.tensors(), strict=True):
+            own[: len(new)].copy_(new, non_blocking=True)
+            own[len(new) :].zero_()
+        self.tokens.copy_(tokens, non_blocking=True)
+        self.graph.replay()
+        return self.loss.clone()
+
+
+def summed_loss(
+    model: Model, batch: Batch, smoothing: float, forward: Callable[[Batch], Tensor] | None = None
+) -> Float[Tensor, ""]:
+    """The loss of a batch, summed over its real target tokens, so that parts of an update add up to the whole."""
+    hidden = (forward or model)(batch)
+    return smoothed_loss(hidden.flatten(0, 1), model.projection, batch.labels.flatten(), smoothing, empty=PAD)
+
+
+def uses_bf16(precision: str, device: torch.device) -> bool:
+    """Whether to multiply in bf16: where it was asked for, or where the hardware has it."""
+    if precision != "auto":
+        return precision == "bf16"
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return False
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether an error of torch's means that memory ran out, on a GPU or on the CPU."""
+    said = ("can't allocate memory", "out of memory")
+    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in said)
