@@ -9,7 +9,8 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,7 +79,7 @@ class Ours:
         size = len(data.target_vocabulary)
         self.model = build_model(recipe, size, size).cuda()
         self.trainer, self.progress = Trainer(self.model, recipe, data), Progress()
-        self.updates: Iterator[Update] = self.trainer.updates_from(self.progress)
+        self.updates = self.trainer.updates_from(self.progress)
         self.tokens = self.source_tokens = 0
         self._before: Reading | None = None
 
@@ -100,6 +101,11 @@ class Ours:
 
 def measure_ours(recipe: Recipe, data: Data, steps: int, ceiling: float, profile: bool) -> dict[str, float]:
     ours = Ours(recipe, data)
+    with closing(ours.updates):
+        return run_ours(ours, recipe, steps, ceiling, profile)
+
+
+def run_ours(ours: Ours, recipe: Recipe, steps: int, ceiling: float, profile: bool) -> dict[str, float]:
     begun = time.perf_counter()
     ours.step()
     torch.cuda.synchronize()

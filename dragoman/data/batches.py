@@ -141,7 +141,8 @@ class _Onwards(IterableDataset[Update]):
 
 
 def _leave_signals_to_the_parent(_: int) -> None:
-    # Ctrl-C reaches both: the parent finishes its step and saves, and wants no half-dead helper meanwhile.
+    # They reach both: the parent finishes its step and saves, and wants no half-dead helper meanwhile. The helper ends
+    # when the parent closes the generator, or dies.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 

@@ -107,7 +107,7 @@ def summed_loss(
     model: Model, batch: Batch, smoothing: float, forward: Callable[[Batch], Tensor] | None = None
 ) -> Float[Tensor, ""]:
     """The loss of a batch, summed over its real target tokens, so that parts of an update add up to the whole."""
-    hidden = (forward or model)(batch)
+    hidden = model(batch) if forward is None else forward(batch)
     return smoothed_loss(hidden.flatten(0, 1), model.projection, batch.labels.flatten(), smoothing, empty=PAD)
 
 

@@ -8,8 +8,8 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -63,11 +63,15 @@ def train(
         raise ConfigError(run.path, "the budget is spent already", hint="give more, for example training.steps=...")
     run.forget_after(progress.step)
     replace_file(run.path / RECIPE, recipe.toml())
-    with Journal(run.path, progress.step, console) as journal, stop_request() as stopped_by:
+    with (
+        Journal(run.path, progress.step, console) as journal,
+        stop_request() as stopped_by,
+        closing(trainer.updates_from(progress)) as updates,
+    ):
         trainer.introduce(journal, progress)
         clock = Clock(progress, counts_first=not trainer.gradients.is_compiled)
         readings: deque[Reading] = deque()
-        for update in trainer.updates_from(progress):
+        for update in updates:
             readings.append(trainer.take_step(update, progress))
             clock.tick()
             ended = spent(progress, recipe.training) >= 1
@@ -146,7 +150,7 @@ class Trainer:
             f"{values['device']}, recipe {values['recipe']}" + (f", from step {progress.step:,}" * (progress.step > 0))
         )
 
-    def updates_from(self, progress: Progress) -> Iterator[Update]:
+    def updates_from(self, progress: Progress) -> Generator[Update]:
         """Updates from where the run stands, epoch after epoch; for a GPU, packed in the background."""
         source = in_background if self.model.device.type == "cuda" else Updates.onwards
         for update in source(self.updates, progress.epoch, progress.position):
