@@ -220,6 +220,7 @@ def main() -> None:
         print("no CUDA device: nothing to measure here")
         return
     words = ["training.batch_tokens=25600", "training.row_length=256", "training.steps=1000000"]
+    words += ["training.compile=true"]
     recipe, found = read_recipe(options.recipe, words), {}
     with tempfile.TemporaryDirectory() as name:
         data = open_data(options.data) if options.data else random_data(Path(name), 200_000)

@@ -79,7 +79,6 @@ def test_a_deterministic_run_resumes_exactly(reversals: Path, tmp_path: Path) ->
         words = [
             *MINUSCULE,
             "training.deterministic=true",
-            "training.compile=false",
             f"training.steps={steps}",
             "training.save_every=1000",
         ]

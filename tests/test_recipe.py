@@ -43,7 +43,7 @@ def other_values() -> list[tuple[str, str, object]]:
         "positions": "none",
         "norm": "pre",
     }
-    special |= {"schedule": "landing", "compile": True, "precision": "bf16", "heads": 16}
+    special |= {"schedule": "landing", "precision": "bf16", "heads": 16}
     found: list[tuple[str, str, object]] = []
     for section, values in read_recipe("base").model_dump().items():
         for key, value in values.items():

@@ -1,7 +1,7 @@
 """The gradient of an update: forth and back over as many rows at once as memory holds.
 
-On a GPU both ways are compiled, recorded once as a CUDA graph, and replayed with a single call: starting the thousand
-kernels of a step one by one would take the processor longer than the GPU takes to run them.
+Compiled on a GPU, both ways are recorded once as a CUDA graph and replayed with a single call: starting the thousand
+kernels of a step one by one takes the processor longer than the GPU takes to run them (docs/LOG.md).
 """
 
 from collections.abc import Callable
@@ -27,11 +27,10 @@ class Gradients:
     def __init__(self, model: Model, config: TrainingConfig) -> None:
         self.model = model
         self.smoothing = config.smoothing
-        is_on_gpu = model.device.type == "cuda"
-        self.is_compiled = is_on_gpu if config.compile is None else config.compile
+        self.is_compiled = config.compile
         self.precision = torch.bfloat16 if uses_bf16(config.precision, model.device) else torch.float32
         self._forward: Callable[[Batch], Tensor] = torch.compile(model) if self.is_compiled else model
-        self._is_recorded = is_on_gpu and self.is_compiled
+        self._is_recorded = self.is_compiled and model.device.type == "cuda"
         self._recording: Recording | None = None
 
     def of(self, update: Update, progress: Progress) -> Float[Tensor, ""]:
@@ -89,7 +88,8 @@ class Recording:
                 function(batch, tokens)
         torch.cuda.current_stream().wait_stream(aside)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        # Other threads may go on: one of them pins the memory of the next batches.
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             self.loss = function(batch, tokens)
         torch.cuda.set_rng_state(random_state)
 
