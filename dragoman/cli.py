@@ -39,6 +39,10 @@ Overrides = Annotated[list[str] | None, typer.Argument(help="section.key=value .
 Beam = Annotated[int | None, typer.Option(min=1, max=1000, help="Beam width; 1 is greedy. The recipe's unless given.")]
 Alpha = Annotated[float | None, typer.Option(min=0, help="Length penalty. The recipe's unless given.")]
 
+Precision = Annotated[
+    Literal["auto", "float32", "bf16"] | None, typer.Option(help="To compute in. The recipe's unless given.")
+]
+
 
 def main() -> None:
     """Run the command line; what a user can cause ends in one clear message and an exit code."""
@@ -169,6 +173,7 @@ def translate(
     output: Annotated[Path | None, typer.Option(help="Where to write; stdout unless given.")] = None,
     beam: Beam = None,
     alpha: Alpha = None,
+    precision: Precision = None,
     n_best: Annotated[int, typer.Option(min=1, max=1000, help="Translations a line, best first, with scores.")] = 1,
     ensemble: Annotated[list[Path] | None, typer.Option("--with", help="A model to translate together with.")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False,
@@ -196,7 +201,8 @@ def translate(
     if steps and (sample or prefix is not None or n_best > 1):
         raise ConfigError("--steps", "shows greedy search alone, without --sample, --prefix and --n-best")
     how = Sampling(temperature, top_k, top_p) if sample else None
-    translator = _load([model, *(ensemble or [])], _place(device, threads), checkpoint, beam, alpha)
+    models, place = [model, *(ensemble or [])], _place(device, threads)
+    translator = _load(models, place, checkpoint, {"beam": beam, "alpha": alpha, "precision": precision})
     window = 1 if steps or (input is None and sys.stdin.isatty()) else LINES_AT_ONCE
     with open_input(input) as lines, open_output(output) as write:
         for number, texts in windows(lines, window):
@@ -221,7 +227,7 @@ def score(
     from dragoman.data.corpora import read_text_pairs
     from dragoman.streams import open_output
 
-    translator = _load([model], _place(device, threads), checkpoint, None, None)
+    translator = _load([model], _place(device, threads), checkpoint, {})
     sources, targets = read_text_pairs(source, target)
     with open_output(None) as write:
         write(f"{each.normalised(translator.decoding.alpha):.6f}\n" for each in translator.score(sources, targets))
@@ -235,6 +241,7 @@ def evaluate(
     output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
     beam: Beam = None,
     alpha: Alpha = None,
+    precision: Precision = None,
     checkpoint: Checkpoint = None,
     as_json: AsJson = False,
     device: Device = "auto",
@@ -251,7 +258,8 @@ def evaluate(
 
     sources, references = read_text_pairs(source, target)
     folder = find_model(model, checkpoint)
-    translator = _load([folder], _place(device, threads), None, beam, alpha)
+    settings = {"beam": beam, "alpha": alpha, "precision": precision}
+    translator = _load([folder], _place(device, threads), None, settings)
     recipe = read_card(folder)["recipe"]
     with open_output(output) if output else nullcontext() as write:
         test = f"{source.name}, {target.name}"
@@ -320,17 +328,11 @@ def demo(
         print(json.dumps(result))
 
 
-def _load(
-    paths: list[Path], device: Any, checkpoint: str | None, beam: int | None, alpha: float | None
-) -> "Translator":
-    from dragoman.config import check
+def _load(paths: list[Path], device: Any, checkpoint: str | None, decoding: dict[str, Any]) -> "Translator":
     from dragoman.decoding.translator import load
-    from dragoman.recipe import DecodingConfig
 
-    translator = load(*paths, device=str(device), checkpoint=checkpoint)
-    given = {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
-    translator.decoding = check(DecodingConfig, translator.decoding.model_dump() | given, "--beam and --alpha")
-    return translator
+    given = {name: value for name, value in decoding.items() if value is not None}
+    return load(*paths, device=str(device), checkpoint=checkpoint, decoding=given)
 
 
 def _place(device: str, threads: int | None) -> Any:

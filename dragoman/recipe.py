@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from dragoman.config import Section, Values, check, merge, parse_overrides, read_values, write_toml
 from dragoman.data.prepare import DataConfig
 from dragoman.errors import ConfigError
+from dragoman.models.interface import Precision
 from dragoman.models.transformer import TransformerConfig
 
 BUDGETS = ("steps", "epochs", "minutes")
@@ -39,7 +40,7 @@ class TrainingConfig(Section):
     beta2: float = Field(0.98, ge=0, lt=1)
     epsilon: float = Field(1e-9, gt=0)
     clip: float | None = Field(None, gt=0)  # largest norm of the gradient
-    precision: Literal["auto", "float32", "bf16"] = "auto"  # auto: bf16 where the hardware multiplies in it
+    precision: Precision = "auto"  # auto: bf16 where a GPU multiplies in it
     compile: bool = False  # torch.compile; on a GPU the step is then recorded as a CUDA graph too
     save_every: int = Field(1000, ge=1)  # steps between checkpoints, each validated
     keep_last: int = Field(5, ge=1)  # checkpoints kept beside the best
@@ -56,6 +57,7 @@ class DecodingConfig(Section):
     alpha: float = Field(0.6, ge=0)  # length penalty of Wu et al. 2016
     extra: int = Field(50, ge=0, le=1 << 20)  # output pieces allowed beyond the input's
     longest: int = Field(250, ge=1, le=1 << 20)  # input pieces translated at once; a longer text is translated in parts
+    precision: Precision = "float32"  # or bf16; auto: bf16 where a GPU multiplies in it
 
 
 class Recipe(Section):

@@ -5,18 +5,21 @@ Axes: B sentences, W beam width, N = B*W hypotheses (sentence-major), V vocabula
 E hypotheses kept that have ended, A candidates of a step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from dragoman.batch import BOS, EOS, PAD, UNK, Side
 from dragoman.models.interface import Memory, Model, State
 
 NEVER = [PAD, UNK, BOS]  # pieces that are never written
+# Steps between two questions who is done: on a GPU each makes the processor wait, and who is done loses nothing by
+# going on for a while.
+STEPS_BETWEEN_QUESTIONS = {"cuda": 8}
 
 
 class Hypothesis(NamedTuple):
@@ -51,6 +54,7 @@ def search(
     ensemble = Ensemble.start(models, source, beam)
     beams = _Beams.start(output_limits(models, source, extra), beam, n_best, prefixes)
     results: list[list[Hypothesis]] = [[] for _ in source.ids]
+    patience = STEPS_BETWEEN_QUESTIONS.get(source.ids.device.type, 1)
     while len(beams.sentences):
         # (1) How likely is each next piece of each hypothesis, and how likely the whole with it?
         log_probabilities = ensemble.step(beams.tokens[:, -1])
@@ -64,14 +68,15 @@ def search(
         beams.finish(best, rows, pieces, alpha)
         chosen = beams.live_on(best, rows, pieces)
         # (4) Sentences that cannot improve leave.
-        done = beams.done(alpha)
-        if done.any():
-            for number in done.nonzero()[:, 0].tolist():
-                results[int(beams.sentences[number])] = beams.results(number, alpha)
+        if beams.tokens.shape[1] % patience == 0:
+            done = beams.done(alpha)
+            for number, found in beams.results(done, alpha):
+                results[number] = found
             kept = (~done).nonzero()[:, 0]
-            chosen = chosen.view(-1, beam)[kept].flatten()  # following also leaves behind the rows of those done
-            beams.keep(kept)
-            ensemble.keep(kept)
+            if len(kept) < len(done):
+                chosen = chosen.view(-1, beam)[kept].flatten()  # following also leaves behind the rows of those done
+                beams.keep(kept)
+                ensemble.keep(kept)
         ensemble.follow(chosen)
     return results
 
@@ -124,6 +129,7 @@ class _Beams:
 
     sentences: Int[Tensor, " B"]  # which sentence of the batch each one is
     limits: Int[Tensor, " B"]  # pieces each may have, EOS included
+    shortest: int  # the smallest limit of all, known without asking the device
     prefixes: Int[Tensor, "B P"]  # forced first pieces, PAD where free
     tokens: Int[Tensor, "N T"]  # BOS and what was written behind it
     live: Float[Tensor, "B W"]  # log-probabilities of the live hypotheses
@@ -141,9 +147,11 @@ class _Beams:
             forced[number, : len(prefix)] = torch.tensor(prefix, dtype=torch.long)
         live = torch.full((sentences, beam), -torch.inf, device=device)
         live[:, 0] = 0.0  # the hypotheses of a sentence begin alike: let only one of them count
+        limits = torch.maximum(limits, (forced != PAD).sum(1) + 1)
         return cls(
             torch.arange(sentences, device=device),
-            torch.maximum(limits, (forced != PAD).sum(1) + 1),
+            limits,
+            int(limits.min()) if sentences else 0,
             forced,
             torch.full((sentences * beam, 1), BOS, device=device),
             live,
@@ -153,18 +161,17 @@ class _Beams:
 
     def forbid(self, log_probabilities: Float[Tensor, "N V"]) -> None:
         """Never write padding; write the prefix first; at the limit write nothing but EOS."""
-        length, beam = self.tokens.shape[1], self.live.shape[1]
+        length = self.tokens.shape[1]
         log_probabilities[:, NEVER] = -torch.inf
+        if self.prefixes.shape[1] < length < self.shortest:
+            return  # everybody is free: no need to look at every piece
         only = torch.where(length >= self.limits, EOS, PAD)
         if length <= self.prefixes.shape[1]:
             forced = self.prefixes[:, length - 1]
             only = torch.where(forced != PAD, forced, only)
-        rows = (only != PAD).repeat_interleave(beam).nonzero()[:, 0]
-        if len(rows):
-            columns = only.repeat_interleave(beam)[rows]
-            kept = log_probabilities[rows, columns]
-            log_probabilities[rows] = -torch.inf
-            log_probabilities[rows, columns] = kept
+        only = only.repeat_interleave(self.live.shape[1])[:, None]
+        pieces = torch.arange(log_probabilities.shape[1], device=only.device)
+        log_probabilities.masked_fill_((only != PAD) & (pieces != only), -torch.inf)
 
     def finish(
         self, best: Float[Tensor, "B A"], rows: Int[Tensor, "B A"], pieces: Int[Tensor, "B A"], alpha: float
@@ -187,7 +194,7 @@ class _Beams:
         self.tokens = torch.cat((self._written(rows), pieces[:, :, None]), dim=2).flatten(0, 1)
         return (torch.arange(len(rows), device=rows.device)[:, None] * beam + rows).flatten()
 
-    def done(self, alpha: float) -> Tensor:
+    def done(self, alpha: float) -> Bool[Tensor, " B"]:
         """Log P only falls, so a live hypothesis can reach at best its log P over the penalty of the longest."""
         reachable = self.live.amax(1) / length_penalty(self.limits, alpha)
         is_at_its_end = (
@@ -202,15 +209,17 @@ class _Beams:
         for name in ("sentences", "limits", "prefixes", "live", "finished", "finished_tokens"):
             setattr(self, name, getattr(self, name)[kept])
 
-    def results(self, number: int, alpha: float) -> list[Hypothesis]:
-        """The finished hypotheses of one sentence."""
-        hypotheses = []
-        for score, tokens in zip(self.finished[number].tolist(), self.finished_tokens[number].tolist(), strict=True):
-            if score > -torch.inf:
-                length = tokens.index(EOS)
-                total = score * float(length_penalty(length + 1, alpha))
-                hypotheses.append(Hypothesis(tokens[:length], total, score))
-        return hypotheses
+    def results(self, done: Bool[Tensor, " B"], alpha: float) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The finished hypotheses of the sentences that are done, each with the number of its sentence."""
+        columns = (self.sentences[done], self.finished[done], self.finished_tokens[done])
+        for number, scores, written in zip(*(column.tolist() for column in columns), strict=True):
+            hypotheses = []
+            for score, tokens in zip(scores, written, strict=True):
+                if score > -torch.inf:
+                    length = tokens.index(EOS)
+                    total = score * float(length_penalty(length + 1, alpha))
+                    hypotheses.append(Hypothesis(tokens[:length], total, score))
+            yield number, hypotheses
 
     def _written(self, rows: Int[Tensor, "B A"]) -> Int[Tensor, "B A T"]:
         length = self.tokens.shape[1]

@@ -1,27 +1,29 @@
 """From text to text: encode, search, decode; in batches by length, answered in the order asked."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from dragoman.batch import EOS, UNK, Batch, Side
+from dragoman.config import check
 from dragoman.data.vocabulary import Vocabulary
 from dragoman.decoding.sampling import Sampling, sample
 from dragoman.decoding.scoring import Score, group_by_length, score
 from dragoman.decoding.search import Hypothesis, search
 from dragoman.errors import DataError, ModelError
-from dragoman.models.interface import Model, choose_device
+from dragoman.models.interface import Model, choose_device, choose_precision
 from dragoman.recipe import DecodingConfig
 from dragoman.saved import load_model
 
 log = logging.getLogger("dragoman")
 
-TOKENS_AT_ONCE = 4096  # source positions times beam that pass at once
+# Source positions times beam that pass at once: enough to fill the device, little enough for its memory.
+TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 131072}
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,10 @@ class Translator:
         found: list[list[Hypothesis]] = [[] for _ in parts]
         generator = torch.Generator().manual_seed(seed)
         beam = max(self.decoding.beam, n_best)
-        for numbers in group_by_length([len(part.ids) + 1 for part in parts], TOKENS_AT_ONCE // beam):
-            source = Side.of([[*parts[n].ids, EOS] for n in numbers]).to(self.models[0].device)
+        device = self.models[0].device
+        at_once = TOKENS_AT_ONCE.get(device.type, TOKENS_AT_ONCE["cpu"]) // beam
+        for numbers in group_by_length([len(part.ids) + 1 for part in parts], at_once):
+            source = Side.of([[*parts[n].ids, EOS] for n in numbers]).to(device)
             extra, alpha = self.decoding.extra, self.decoding.alpha
             if sampling is not None:
                 results = sample(self.models, source, sampling, extra, alpha, generator, n_best)
@@ -189,9 +193,12 @@ def load(
     *others: str | Path,
     device: str = "auto",
     checkpoint: str | None = None,
-    decoding: DecodingConfig | None = None,
+    decoding: Mapping[str, Any] | None = None,
 ) -> Translator:
-    """A translator from a model or run folder; further folders join it as an ensemble."""
+    """A translator from a model or run folder; further folders join it as an ensemble.
+
+    Values in `decoding`, such as {"beam": 1}, replace those of the recipe.
+    """
     saved = [load_model(Path(path), checkpoint), *(load_model(Path(each)) for each in others)]
     first = saved[0]
     for other in saved[1:]:
@@ -201,5 +208,6 @@ def load(
         ):
             raise ModelError(other.folder, f"its vocabulary is not that of {first.folder}: they cannot be an ensemble")
     place = choose_device(device)
-    models = [each.model.to(place) for each in saved]
-    return Translator(models, first.source_vocabulary, first.target_vocabulary, decoding or first.recipe.decoding)
+    config = check(DecodingConfig, first.recipe.decoding.model_dump() | dict(decoding or {}), "decoding")
+    models = [each.model.to(place, choose_precision(config.precision, place)) for each in saved]
+    return Translator(models, first.source_vocabulary, first.target_vocabulary, config)

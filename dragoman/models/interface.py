@@ -6,7 +6,7 @@ Axes: B rows, S source positions, T target positions, D width, V vocabulary, W b
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from dragoman.batch import Batch, Side
 from dragoman.errors import ConfigError
+
+Precision = Literal["auto", "float32", "bf16"]
 
 # One row a hypothesis, sentence-major. Following a beam is `search.follow`, the only place that reorders rows.
 State = dict[str, Tensor]
@@ -93,3 +95,11 @@ def choose_device(name: str) -> torch.device:
     if number and int(number) >= torch.cuda.device_count():
         raise ConfigError("--device", f"this machine has {torch.cuda.device_count()} GPUs, got {name}")
     return torch.device(name)
+
+
+def choose_precision(name: Precision, device: torch.device) -> torch.dtype:
+    """What to multiply in; "auto" takes bf16 where a GPU has it, and not on a CPU, where it is slower (docs/LOG.md)."""
+    if name == "auto":
+        has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.bfloat16 if has_bf16 else torch.float32
+    return torch.bfloat16 if name == "bf16" else torch.float32

@@ -110,7 +110,9 @@ class Transformer(Model):
 
     def step(self, tokens: Int[Tensor, " N"], state: State, memory: Memory) -> tuple[Float[Tensor, "N V"], State]:
         """Write one token behind each hypothesis; everything written so far is visible."""
-        x = self._embed(self.target_embedding, tokens[:, None], state["position"][:, None])
+        # A sentence that is done may go on for a while, unread.
+        position = state["position"].clamp(max=self.longest - 1)
+        x = self._embed(self.target_embedding, tokens[:, None], position[:, None])
         memory_visible = Visible.same_sentence(torch.ones_like(memory.segments[:, :1]), memory.segments)
         for number, layer in enumerate(self.decoder):
             seen = KeysValues(memory.parts[f"keys.{number}"], memory.parts[f"values.{number}"])

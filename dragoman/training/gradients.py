@@ -14,7 +14,7 @@ from dragoman.batch import PAD, Batch
 from dragoman.data.batches import Update
 from dragoman.errors import RunError
 from dragoman.kernels.cross_entropy import smoothed_loss
-from dragoman.models.interface import Model
+from dragoman.models.interface import Model, choose_precision
 from dragoman.recipe import TrainingConfig
 from dragoman.training.schedule import Progress
 
@@ -28,7 +28,7 @@ class Gradients:
         self.model = model
         self.smoothing = config.smoothing
         self.is_compiled = config.compile
-        self.precision = torch.bfloat16 if uses_bf16(config.precision, model.device) else torch.float32
+        self.precision = choose_precision(config.precision, model.device)
         self._forward: Callable[[Batch], Tensor] = torch.compile(model) if self.is_compiled else model
         self._is_recorded = self.is_compiled and model.device.type == "cuda"
         self._recording: Recording | None = None
@@ -109,15 +109,6 @@ def summed_loss(
     """The loss of a batch, summed over its real target tokens, so that parts of an update add up to the whole."""
     hidden = model(batch) if forward is None else forward(batch)
     return smoothed_loss(hidden.flatten(0, 1), model.projection, batch.labels.flatten(), smoothing, empty=PAD)
-
-
-def uses_bf16(precision: str, device: torch.device) -> bool:
-    """Whether to multiply in bf16: where it was asked for, or where the hardware has it."""
-    if precision != "auto":
-        return precision == "bf16"
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return False
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

@@ -11,7 +11,7 @@ from dragoman.data.vocabulary import Vocabulary, train_vocabulary
 from dragoman.decoding.sampling import Sampling
 from dragoman.decoding.search import Hypothesis, search
 from dragoman.decoding.translator import Translator
-from dragoman.errors import DataError, ModelError
+from dragoman.errors import ConfigError, DataError, ModelError
 from dragoman.models.transformer import Transformer, TransformerConfig
 from dragoman.recipe import DecodingConfig
 from dragoman.saved import find_model, load_model, save_model
@@ -109,11 +109,25 @@ def test_a_text_longer_than_the_model_is_translated_in_parts(short_sighted: Tran
         assert found.score == pytest.approx(sum(part.score for part in parts) / len(parts), rel=1e-5)
 
 
+def test_half_precision_writes_nearly_the_same(translator: Translator, reverser: Path, numbers: list[str]) -> None:
+    halved = dragoman.load(reverser, checkpoint="last", device="cpu", decoding={"precision": "bf16"})
+    assert {parameter.dtype for parameter in halved.models[0].parameters()} == {torch.bfloat16}
+    pairs = zip(halved.translate(numbers), translator.translate(numbers), strict=True)
+    assert sum(half.text == whole.text for half, whole in pairs) >= 0.95 * len(numbers)
+
+
+def test_settings_replace_those_of_the_recipe(reverser: Path) -> None:
+    given = {"beam": 7, "alpha": 0.25}
+    own = dragoman.load(reverser, device="cpu").decoding
+    assert dragoman.load(reverser, device="cpu", decoding=given).decoding == own.model_copy(update=given) != own
+    with pytest.raises(ConfigError, match=r"unknown key 'beams', did you mean 'beam'\?"):
+        dragoman.load(reverser, device="cpu", decoding={"beams": 7})
+
+
 def test_parts_may_be_shorter_than_the_model_allows(reverser: Path) -> None:
     text = "12345678901"
     for most in (1, 4, 11, 12):
-        decoding = DecodingConfig(longest=most, extra=3)
-        whole = dragoman.load(reverser, checkpoint="last", device="cpu", decoding=decoding)
+        whole = dragoman.load(reverser, checkpoint="last", device="cpu", decoding={"longest": most, "extra": 3})
         parts = [best[0].ids for best in parts_of(whole, text, most)]
         assert len(parts) == -(-12 // most)
         expected = whole.target_vocabulary.decode([[id for part in parts for id in part]])[0]

@@ -11,6 +11,7 @@ import torch
 
 import dragoman
 from dragoman.batch import EOS, Batch, Side
+from dragoman.decoding import search as search_module
 from dragoman.decoding import translator as translator_module
 from dragoman.decoding.sampling import Sampling, sample
 from dragoman.decoding.scoring import score
@@ -152,6 +153,22 @@ def test_stopping_early_loses_nothing(beam: int, n_best: int, alpha: float) -> N
     assert len(lengths) >= 3  # these models write short and long
 
 
+@pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (3, 2)])
+@pytest.mark.parametrize("patience", [3, 8])
+def test_asking_rarely_who_is_done_changes_nothing(
+    beam: int, n_best: int, patience: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefixes = [[], [5, 6, 4, 5], [6], *([] for _ in SOURCES[3:])][: len(SOURCES)]
+    for seed in range(11):
+        for begun in (None, prefixes):
+            expected = search([peaked(seed)], side(SOURCES), beam, 0.6, 3, n_best, begun)
+            with monkeypatch.context() as patch:
+                patch.setattr(search_module, "STEPS_BETWEEN_QUESTIONS", {"cpu": patience})
+                found = search([peaked(seed)], side(SOURCES), beam, 0.6, 3, n_best, begun)
+            for one, other in zip(found, expected, strict=True):
+                agree(one, other)
+
+
 def model_that_says(steps: list[list[float]]) -> Transformer:
     """A Transformer that says at each position what it is told to, whatever was written before.
 
@@ -261,7 +278,7 @@ def test_a_sentence_is_translated_alone_as_in_any_company(
     order = list(range(len(numbers)))
     random.Random(0).shuffle(order)
     for tokens_at_once in (401, 4096):
-        monkeypatch.setattr(translator_module, "TOKENS_AT_ONCE", tokens_at_once)
+        monkeypatch.setattr(translator_module, "TOKENS_AT_ONCE", {"cpu": tokens_at_once})
         shuffled = translator.translate([numbers[n] for n in order])
         assert [each.text for each in shuffled] == [alone[n] for n in order]
     among_longer = translator.translate(["98765432109876", *numbers, "1234567890123"])

@@ -86,7 +86,10 @@ REFUSALS = {
     "a text beside itself": ("prepare --source train.en --target train.en --out new", "^train.en: given as source and"),
     "far too large updates": (f"{TRAIN} new {TINY} training.batch_tokens={10**23}", "training.batch_tokens"),
     "far too many pieces": (f"prepare {CORPUS} --vocabulary {10**11} --out new", "data.vocabulary"),
-    "a penalty without end": ("translate run --input three.en --alpha inf", "'alpha': input should be a finite number"),
+    "a penalty without end": (
+        "translate run --input three.en --alpha inf",
+        "^decoding: 'alpha': .* finite",
+    ),
     "a share without drawing": ("translate run --input three.en --top-p 0.9", "need --sample$"),
     "an output over its input": ("translate run --input three.en --output three.en", "^three.en: is the input too$"),
     "an average onto a model": ("average run --last 2 --out model", "^model: already exists$"),
