@@ -79,18 +79,18 @@ class Recording:
     """A function of a batch as a CUDA graph, over a batch of its own that each new one is copied into."""
 
     def __init__(self, function: Callable[[Batch, Tensor], Tensor], batch: Batch, tokens: Tensor) -> None:
-        self.batch, self.tokens = batch, tokens
+        self.batch, self.tokens = batch.map(Tensor.clone), tokens.clone()
         random_state = torch.cuda.get_rng_state()  # a run that is resumed draws what it would have drawn
         aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(WARM_UPS):
-                function(batch, tokens)
+                function(self.batch, self.tokens)
         torch.cuda.current_stream().wait_stream(aside)
         self.graph = torch.cuda.CUDAGraph()
         # Other threads may go on: one of them pins the memory of the next batches.
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            self.loss = function(batch, tokens)
+            self.loss = function(self.batch, self.tokens)
         torch.cuda.set_rng_state(random_state)
 
     def __call__(self, batch: Batch, tokens: Tensor) -> Tensor:

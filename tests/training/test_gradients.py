@@ -1,14 +1,21 @@
-"""Label-smoothed cross entropy: what it adds up to, what it leaves out, and where it is least."""
+"""The loss, what it adds up to and leaves out, and the gradient of an update, recorded or not."""
 
+from collections.abc import Callable
 from math import log
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import Tensor
 
 from dragoman.batch import PAD, Batch, Side
+from dragoman.data.batches import Update
 from dragoman.decoding.scoring import score
 from dragoman.models.transformer import Transformer, TransformerConfig
-from dragoman.training.gradients import summed_loss
+from dragoman.recipe import TrainingConfig
+from dragoman.training import gradients
+from dragoman.training.gradients import Gradients, Recording, summed_loss
+from dragoman.training.schedule import Progress
 
 VOCABULARY = 23
 SOURCES = [[5, 6, 7, 8, 9], [10], [11, 12]]
@@ -92,3 +99,43 @@ def test_the_order_of_pairs_does_not_matter_but_who_is_paired_does(model: Transf
     torch.testing.assert_close(summed_loss(model, Batch(source, target, labels), 0.1), expected)
     strangers = summed_loss(model, Batch(batch.source, target, labels), 0.1)
     assert strangers.item() != pytest.approx(expected.item(), rel=1e-4)
+
+
+class Rehearsal(Recording):
+    """A recording without a GPU: replaying it runs the function again, over the recording's own batch."""
+
+    def __init__(self, function: Callable[[Batch, Tensor], Tensor], batch: Batch, tokens: Tensor) -> None:
+        self.batch, self.tokens = batch.map(Tensor.clone), tokens.clone()
+        self.loss = function(self.batch, self.tokens)
+        self.graph = SimpleNamespace(replay=lambda: self.loss.copy_(function(self.batch, self.tokens)))
+
+
+def all_gradients(model: Transformer) -> list[Tensor]:
+    return [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_recording_leaves_the_gradient_of_each_update_and_nothing_of_those_before(
+    model: Transformer, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The same three pairs in several orders: so many real tokens in a rectangle of one shape.
+    orders = ([0, 1, 2], [2, 0, 1], [1, 1, 0])
+    updates = [
+        Update(
+            Batch.of([SOURCES[n] for n in order], [TARGETS[n] for n in order]),
+            order,
+            sum(len(TARGETS[n]) + 1 for n in order),
+        )
+        for order in orders
+    ]
+    plain, recorded = (Gradients(model, TrainingConfig()) for _ in range(2))
+    expected = [(plain.of(update, Progress()), all_gradients(model)) for update in updates]
+    monkeypatch.setattr(gradients, "Recording", Rehearsal)
+    recorded._is_recorded = True
+    before = [tensor.clone() for update in updates for tensor in update.batch.tensors()]
+    for update, (loss, slopes) in zip(updates, expected, strict=True):
+        torch.testing.assert_close(recorded.of(update, Progress(rows_at_once=rows)), loss)
+        for one, other in zip(all_gradients(model), slopes, strict=True):
+            torch.testing.assert_close(one, other)
+    after = [tensor for update in updates for tensor in update.batch.tensors()]
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
