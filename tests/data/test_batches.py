@@ -264,12 +264,10 @@ def test_updates_from_the_background_are_the_same_in_the_same_order(store: Store
     last = len(list(updates.epoch(1))) - 5
     state = torch.get_rng_state()
     waiting = in_background(updates, 1, last)
-    for expected, found in zip(updates.onwards(1, last), islice(waiting, 31), strict=False):
-        assert (found.epoch, found.pairs, found.target_tokens) == (
-            expected.epoch,
-            expected.pairs,
-            expected.target_tokens,
-        )
+    straight = [(1, each) for each in updates.epoch(1, last)] + [(2, each) for each in updates.epoch(2)]
+    for (epoch, expected), found in zip(straight, islice(waiting, 31), strict=False):
+        assert (found.epoch, found.pairs) == (epoch, expected.pairs)
+        assert found.target_tokens == expected.target_tokens
         for one, other in zip(found.batch.tensors(), expected.batch.tensors(), strict=True):
             assert torch.equal(one, other)
     assert found.epoch > 1

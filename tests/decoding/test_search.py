@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from dragoman.batch import BOS, EOS, PAD, UNK, Side
+from dragoman.decoding import search as search_module
 from dragoman.decoding.scoring import score
 from dragoman.decoding.search import NEVER, Ensemble, Hypothesis, follow, output_limits, search
 from dragoman.models.transformer import Transformer, TransformerConfig
@@ -126,6 +127,13 @@ def test_no_output_is_longer_than_the_shortest_model_has_positions() -> None:
     assert output_limits(models, side(SOURCES), 50).tolist() == [7, 7, 7]
     for best in search(models, side(SOURCES), beam=3, alpha=1.0, extra=50, n_best=3):
         assert [len(each.ids) for each in best] == [6, 6, 6]
+
+
+def test_who_is_done_at_the_last_position_may_go_on_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_that_always_says([1e-9, 1e-9, 1e-9, 1e-6, 0.4, 0.35, 0.25], longest=7)
+    expected = search([model], side(SOURCES), 3, 1.0, 50)
+    monkeypatch.setattr(search_module, "STEPS_BETWEEN_QUESTIONS", {"cpu": 11})
+    agree(search([model], side(SOURCES), 3, 1.0, 50), expected)
 
 
 def test_a_sure_model_says_one_thing_and_its_alternatives_come_in_order() -> None:

@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 from dragoman.batch import PAD, Batch
 from dragoman.kernels import attention as attending
 from dragoman.kernels import cross_entropy as losing
+from dragoman.kernels import residual
 from dragoman.kernels.attention import Visible, attend
 from dragoman.kernels.cross_entropy import smoothed_loss
 from dragoman.kernels.residual import add_and_norm
@@ -19,7 +20,8 @@ from dragoman.training.gradients import summed_loss
 pytestmark = pytest.mark.usefixtures("kernels")
 
 HEADS, CHANNELS = 3, 16
-LENGTHS = [[(5, 3), (1, 7), (29, 23), (17, 31), (2, 2)], [(41, 1), (13, 19)], [(1, 1)]]
+# Some sentences are longer than a tile, and some lie across the edge of one.
+LENGTHS = [[(5, 3), (1, 7), (71, 23), (17, 79), (2, 2)], [(41, 1), (43, 83)], [(1, 1)]]
 
 
 def rows(side: int, length: int, device: torch.device) -> Tensor:
@@ -49,7 +51,7 @@ def gradients(result: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("which", ["encoder", "decoder", "cross"])
 def test_attention(which: str, device: torch.device) -> None:
     torch.manual_seed(0)
-    source, target = rows(0, 67, device), rows(1, 71, device)
+    source, target = rows(0, 101, device), rows(1, 127, device)
     queries, keys = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}[which]
     visible = Visible.same_sentence(queries, keys, causal=which == "decoder")
     shapes = [(len(LENGTHS), side.shape[1], HEADS, CHANNELS) for side in (queries, keys, keys)]
@@ -66,11 +68,11 @@ def test_attention(which: str, device: torch.device) -> None:
 
 def test_attention_over_tensors_that_lie_in_memory_in_another_way(device: torch.device) -> None:
     torch.manual_seed(0)
-    segments = rows(0, 61, device)
+    segments = rows(0, 97, device)
     visible = Visible.same_sentence(segments, segments)
-    apart = torch.randn(3, len(LENGTHS), HEADS, 61, CHANNELS, device=device)  # a head behind the other
-    together = torch.randn(len(LENGTHS), 61, 3 * HEADS * CHANNELS, device=device)  # all three in one projection
-    packed = together.view(len(LENGTHS), 61, 3, HEADS, CHANNELS).permute(2, 0, 3, 1, 4)
+    apart = torch.randn(3, len(LENGTHS), HEADS, 97, CHANNELS, device=device)  # a head behind the other
+    together = torch.randn(len(LENGTHS), 97, 3 * HEADS * CHANNELS, device=device)  # all three in one projection
+    packed = together.view(len(LENGTHS), 97, 3, HEADS, CHANNELS).permute(2, 0, 3, 1, 4)
     for query, key, value in (apart, packed):
         plain = [each.transpose(1, 2).contiguous().transpose(1, 2) for each in (query, key, value)]
         close([attend(query, key, value, visible)], [attend(*plain, visible)])
@@ -108,6 +110,21 @@ def test_dropout_drops_its_share_anew_each_time_and_nothing_when_not_training(de
     assert abs((draws[0][:, :, 1:] == draws[0][:, :, :-1]).float().mean().item() - 0.58) < 0.024
     assert abs((draws[0][:, 1:] == draws[0][:, :-1]).float().mean().item() - 0.58) < 0.024
     close([add_and_norm(x, y, norm, dropout.eval())], [norm(x + y)])
+
+
+def test_no_draw_is_another_one_moved_along(device: torch.device) -> None:
+    # A hash that adds its seed to a multiple of the place draws the same a place further on, with that multiple more.
+    multiple = 0x9E3779B1
+    x, ones = torch.zeros(1, 89, 101, device=device), torch.ones(1, 89, 101, device=device)
+    weight = torch.ones(101, device=device)
+    draws = []
+    for seed in (12345, (12345 + multiple) % (1 << 32)):
+        seeds = torch.tensor([seed], device=device)
+        moments = residual._add_and_norm(x, ones, weight, weight, seeds, 0.5, 1e-5)[1]
+        slopes = residual._add_and_norm_backward(torch.randn_like(x), x, ones, weight, seeds, moments, 0.5)
+        draws.append((slopes[1] != 0).flatten())
+    # 8,988 pairs of fair coins that know nothing of each other: five standard deviations are 0.026.
+    assert abs((draws[0][1:] == draws[1][:-1]).float().mean().item() - 0.5) < 0.026
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
