@@ -16,6 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 NONE = 1 << 30  # stands for the segment of an empty position, behind all others
 CHANNELS = (16, 32, 64, 128)  # what the kernel's tiles fit
+FEWEST_QUERIES = 16  # a decoding step has fewer, and torch's own kernel is good at that
 
 
 @dataclass(frozen=True)
@@ -57,16 +58,17 @@ def attend(
     """softmax(QK^T / sqrt(d_k))V over what is visible; zero where nothing is."""
     if visible is None:
         return scaled_dot_product_attention(query, key, value)
-    if has_kernel(query, value):
+    if has_kernel(query, value) and visible.first.shape[1] == query.shape[2]:
         mixed, _ = _attend(query, key, value, visible.first, visible.last, visible.seen_from, visible.seen_until)
         return mixed
     return scaled_dot_product_attention(query, key, value, attn_mask=visible.mask[:, None])
 
 
 def has_kernel(query: Tensor, value: Tensor) -> bool:
-    """Whether the kernel takes such tensors: half precision on a GPU, keys as wide as values, whole tiles."""
+    """Whether the kernel takes such tensors, and they are worth it: half precision on a GPU, a tile of queries."""
     is_half = query.dtype in (torch.bfloat16, torch.float16)
-    return query.is_cuda and is_half and query.shape[-1] == value.shape[-1] and query.shape[-1] in CHANNELS
+    fits = query.shape[-1] == value.shape[-1] and query.shape[-1] in CHANNELS
+    return query.is_cuda and is_half and fits and query.shape[-2] >= FEWEST_QUERIES
 
 
 def _ordered(segments: Int[Tensor, "B S"], empty: int) -> Int[Tensor, "B S"]:

@@ -167,3 +167,13 @@ def test_a_model_learns_the_same_with_kernels_and_without(
     monkeypatch.setattr("dragoman.kernels.residual.has_kernel", lambda *_: False)
     expected = summed_loss(model, batch, 0.1)
     close([found, *slopes], [expected, *torch.autograd.grad(expected, list(model.parameters()))])
+
+
+def test_one_interval_for_all_queries_is_left_to_torch(device: torch.device) -> None:
+    torch.manual_seed(0)
+    segments = rows(0, 97, device)
+    one = Visible.same_sentence(torch.ones_like(segments[:, :1]), segments)
+    every = Visible.same_sentence(torch.ones_like(segments[:, :17]), segments)
+    query = torch.randn(len(LENGTHS), HEADS, 17, CHANNELS, device=device)
+    key, value = (torch.randn(len(LENGTHS), HEADS, 97, CHANNELS, device=device) for _ in range(2))
+    close([attend(query, key, value, one)], [attend(query, key, value, every)])
