@@ -1,7 +1,7 @@
 """From text to text: encode, search, decode; in batches by length, answered in the order asked."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from dragoman.decoding.sampling import Sampling, sample
 from dragoman.decoding.scoring import Score, group_by_length, score
 from dragoman.decoding.search import Hypothesis, search
 from dragoman.errors import DataError, ModelError
-from dragoman.models.interface import Model, choose_device, choose_precision
+from dragoman.models.interface import Model, choose_device, choose_precision, is_out_of_memory
 from dragoman.recipe import DecodingConfig
 from dragoman.saved import load_model
 
@@ -91,14 +91,17 @@ class Translator:
         beam = max(self.decoding.beam, n_best)
         device = self.models[0].device
         at_once = TOKENS_AT_ONCE.get(device.type, TOKENS_AT_ONCE["cpu"]) // beam
-        for numbers in group_by_length([len(part.ids) + 1 for part in parts], at_once):
+        extra, alpha = self.decoding.extra, self.decoding.alpha
+
+        def find(numbers: list[int]) -> list[list[Hypothesis]]:
             source = Side.of([[*parts[n].ids, EOS] for n in numbers]).to(device)
-            extra, alpha = self.decoding.extra, self.decoding.alpha
             if sampling is not None:
-                results = sample(self.models, source, sampling, extra, alpha, generator, n_best)
-            else:
-                begun = [forced[parts[n].text] if parts[n].is_first else [] for n in numbers] if forced else None
-                results = search(self.models, source, beam, alpha, extra, n_best, begun)
+                return sample(self.models, source, sampling, extra, alpha, generator, n_best)
+            begun = [forced[parts[n].text] if parts[n].is_first else [] for n in numbers] if forced else None
+            return search(self.models, source, beam, alpha, extra, n_best, begun)
+
+        for numbers in group_by_length([len(part.ids) + 1 for part in parts], at_once):
+            results = _in_halves(find, numbers)
             for number, result in zip(numbers, results, strict=True):
                 found[number] = result
         return self._join(len(texts), [part.text for part in parts], found)
@@ -178,6 +181,17 @@ class Translator:
     def _check_length(self, where: str, ids: Sequence[int]) -> None:
         if len(ids) > self.longest:
             raise DataError(where, f"longer than the model's {self.longest} positions, got {len(ids)} pieces")
+
+
+def _in_halves(find: Callable[[list[int]], list[list[Hypothesis]]], numbers: list[int]) -> list[list[Hypothesis]]:
+    """What is found at once, or half by half where memory runs out."""
+    try:
+        return find(numbers)
+    except RuntimeError as error:
+        if len(numbers) == 1 or not is_out_of_memory(error):
+            raise
+    middle = len(numbers) // 2
+    return _in_halves(find, numbers[:middle]) + _in_halves(find, numbers[middle:])
 
 
 class _Part(NamedTuple):

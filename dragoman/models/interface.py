@@ -103,3 +103,9 @@ def choose_precision(name: Precision, device: torch.device) -> torch.dtype:
         has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         return torch.bfloat16 if has_bf16 else torch.float32
     return torch.bfloat16 if name == "bf16" else torch.float32
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether an error of torch's means that memory ran out, on a GPU or on the CPU."""
+    said = ("can't allocate memory", "out of memory")
+    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in said)

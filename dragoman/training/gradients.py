@@ -14,7 +14,7 @@ from dragoman.batch import PAD, Batch
 from dragoman.data.batches import Update
 from dragoman.errors import RunError
 from dragoman.kernels.cross_entropy import smoothed_loss
-from dragoman.models.interface import Model, choose_precision
+from dragoman.models.interface import Model, choose_precision, is_out_of_memory
 from dragoman.recipe import TrainingConfig
 from dragoman.training.schedule import Progress
 
@@ -109,9 +109,3 @@ def summed_loss(
     """The loss of a batch, summed over its real target tokens, so that parts of an update add up to the whole."""
     hidden = model(batch) if forward is None else forward(batch)
     return smoothed_loss(hidden.flatten(0, 1), model.projection, batch.labels.flatten(), smoothing, empty=PAD)
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether an error of torch's means that memory ran out, on a GPU or on the CPU."""
-    said = ("can't allocate memory", "out of memory")
-    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in said)

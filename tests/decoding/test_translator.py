@@ -8,6 +8,7 @@ import torch
 import dragoman
 from dragoman.batch import EOS, Side
 from dragoman.data.vocabulary import Vocabulary, train_vocabulary
+from dragoman.decoding import translator as translator_module
 from dragoman.decoding.sampling import Sampling
 from dragoman.decoding.search import Hypothesis, search
 from dragoman.decoding.translator import Translator
@@ -107,6 +108,30 @@ def test_a_text_longer_than_the_model_is_translated_in_parts(short_sighted: Tran
         assert found.text == short_sighted.target_vocabulary.decode([ids])[0]
         assert found.log_probability == pytest.approx(sum(part.log_probability for part in parts), rel=1e-5)
         assert found.score == pytest.approx(sum(part.score for part in parts) / len(parts), rel=1e-5)
+
+
+def test_where_memory_runs_out_less_is_translated_at_once(
+    translator: Translator, numbers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [each.text for each in translator.translate(numbers)]
+    tried: list[int] = []
+
+    def short_of_memory(models: object, source: Side, *rest: object) -> list[list[Hypothesis]]:
+        tried.append(len(source.ids))
+        if len(source.ids) > 7:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return search(models, source, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(translator_module, "search", short_of_memory)
+    assert [each.text for each in translator.translate(numbers)] == expected
+    assert max(tried) > 7
+
+    def no_memory(*_: object) -> list[list[Hypothesis]]:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(translator_module, "search", no_memory)
+    with pytest.raises(torch.OutOfMemoryError):
+        translator.translate(numbers)
 
 
 def test_half_precision_writes_nearly_the_same(translator: Translator, reverser: Path, numbers: list[str]) -> None:
