@@ -4,6 +4,7 @@ Compiled on a GPU, both ways are recorded once as a CUDA graph and replayed with
 kernels of a step one by one takes the processor longer than the GPU takes to run them (docs/LOG.md).
 """
 
+import logging
 from collections.abc import Callable
 
 import torch
@@ -17,6 +18,8 @@ from dragoman.kernels.cross_entropy import smoothed_loss
 from dragoman.models.interface import Model, choose_precision, is_out_of_memory
 from dragoman.recipe import TrainingConfig
 from dragoman.training.schedule import Progress
+
+log = logging.getLogger("dragoman")
 
 WARM_UPS = 2  # passes before recording: the first compiles, the second finds everything in its place
 
@@ -53,7 +56,7 @@ class Gradients:
     def _accumulate(self, update: Update, rows_at_once: int) -> Tensor:
         parts = [update.batch.rows(first, first + rows_at_once) for first in range(0, len(update.batch), rows_at_once)]
         tokens = torch.tensor(float(update.target_tokens))
-        run = self._recorded(parts[0], tokens) if self._is_recorded else self._run
+        run = self._recorded(parts[0], tokens) or self._run
         for parameter in self.model.parameters():
             if self._is_recorded and parameter.grad is not None:
                 parameter.grad.zero_()  # the recording adds to this very memory
@@ -69,9 +72,15 @@ class Gradients:
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach().clone()
 
-    def _recorded(self, batch: Batch, tokens: Tensor) -> "Recording":
-        if self._recording is None:
-            self._recording = Recording(self._run, batch.to(self.model.device), tokens.to(self.model.device))
+    def _recorded(self, batch: Batch, tokens: Tensor) -> "Recording | None":
+        if self._is_recorded and self._recording is None:
+            try:
+                self._recording = Recording(self._run, batch.to(self.model.device), tokens.to(self.model.device))
+            except RuntimeError as error:
+                if is_out_of_memory(error):
+                    raise
+                log.warning("a step cannot be recorded here, and runs as it is: %s", str(error).splitlines()[0])
+                self._is_recorded = False
         return self._recording
 
 

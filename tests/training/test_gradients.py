@@ -139,3 +139,21 @@ def test_a_recording_leaves_the_gradient_of_each_update_and_nothing_of_those_bef
             torch.testing.assert_close(one, other)
     after = [tensor for update in updates for tensor in update.batch.tensors()]
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+def test_where_a_step_cannot_be_recorded_it_runs_as_it_is_and_that_is_said_once(
+    model: Transformer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> Recording:
+        raise RuntimeError("CUDA error: operation not permitted\nand more")
+
+    update = Update(Batch.of(SOURCES, TARGETS), [0, 1, 2], sum(map(len, TARGETS)) + 3)
+    expected = Gradients(model, TrainingConfig()).of(update, Progress())
+    monkeypatch.setattr(gradients, "Recording", refuse)
+    recorded = Gradients(model, TrainingConfig())
+    recorded._is_recorded = True
+    for _ in range(2):
+        torch.testing.assert_close(recorded.of(update, Progress()), expected)
+    assert [record.message for record in caplog.records] == [
+        "a step cannot be recorded here, and runs as it is: CUDA error: operation not permitted"
+    ]
