@@ -7,9 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
+
+if TYPE_CHECKING:
+    from dragoman.decoding.translator import Translator
 
 # Two workers share two cores: more threads than cores each would only wait for one another.
 torch.set_num_threads(1)
@@ -96,3 +100,17 @@ def reverser(shared_folder: Path, reversals: Path) -> Path:
             recipe = read_recipe("tiny", [*REVERSER, "training.steps=700", "training.save_every=350"])
             run_training(recipe, reversals / "data", run, torch.device("cpu"), Console(quiet=True))
     return run
+
+
+@pytest.fixture(scope="module")
+def translator(reverser: Path) -> "Translator":
+    """What that run learned in the end."""
+    import dragoman
+
+    return dragoman.load(reverser, checkpoint="last", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def numbers(reversals: Path) -> list[str]:
+    """Numbers that it never saw."""
+    return (reversals / "test.fwd").read_text().split()

@@ -1,42 +1,22 @@
 """Drawing: what is kept, how often it is drawn, and what a draw says of itself."""
 
+from functools import partial
 from itertools import product
 from math import log
 
 import pytest
 import torch
 
-from dragoman.batch import BOS, EOS, PAD, UNK, Batch, Side
+from dragoman.batch import BOS, EOS, PAD, UNK, Batch
 from dragoman.decoding.sampling import Sampling, narrow, sample
 from dragoman.decoding.scoring import score
 from dragoman.errors import ConfigError
-from dragoman.models.transformer import Transformer, TransformerConfig
+from dragoman.models.transformer import Transformer
+from tests import oracles
+from tests.oracles import PIECES, side
 
-VOCABULARY = 7
-PIECES = range(4, VOCABULARY)
 SOURCES = [[4, 5], [6], [5, 5, 6]]
-
-
-def peaked(seed: int) -> Transformer:
-    """A model that knows what it wants, if not why: random weights, made large; one channel of its last norm is
-    constant, so that the first column of the embedding says how likely each piece is by itself. In double precision,
-    since large weights make rounding large too."""
-    torch.manual_seed(seed)
-    config = TransformerConfig(layers=1, width=11, hidden=13, heads=3, key_width=5, value_width=7, longest=31)
-    model = Transformer(config, VOCABULARY)
-    last = model.decoder[-1].feed_forward_residual.norm
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2)
-        model.target_embedding.weight.mul_(0.75)
-        last.weight.normal_()
-        last.weight[0], last.bias[0] = 0.0, 1.0
-        model.target_embedding.weight[:, 0] = torch.tensor([-9.0, -9.0, -9.0, -1.0, 0.0, 0.0, 0.0])
-    return model.double().eval()
-
-
-def side(sources: list[list[int]]) -> Side:
-    return Side.of([[*source, EOS] for source in sources])
+peaked = partial(oracles.peaked, spread=0.75, layers=1)
 
 
 def generator(seed: int) -> torch.Generator:

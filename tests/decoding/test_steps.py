@@ -7,18 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-import dragoman
 from dragoman.decoding.steps import SHOWN, show_steps
 from dragoman.decoding.translator import Translator
 from dragoman.models.transformer import Transformer, TransformerConfig
 from dragoman.recipe import DecodingConfig
 
 LINE = re.compile(r" *(\d+)  (['\"].*['\"])  ->  (.*)  \(looking at (.*)\)")
-
-
-@pytest.fixture(scope="module")
-def translator(reverser: Path) -> Translator:
-    return dragoman.load(reverser, checkpoint="last", device="cpu")
 
 
 def untrained(translator: Translator, seed: int, longest: int = 23) -> Translator:

@@ -18,16 +18,6 @@ from dragoman.recipe import DecodingConfig
 from dragoman.saved import find_model, load_model, save_model
 
 
-@pytest.fixture(scope="module")
-def translator(reverser: Path) -> Translator:
-    return dragoman.load(reverser, checkpoint="last", device="cpu")
-
-
-@pytest.fixture(scope="module")
-def numbers(reversals: Path) -> list[str]:
-    return (reversals / "test.fwd").read_text().split()
-
-
 @pytest.fixture
 def short_sighted(reverser: Path) -> Translator:
     """The same model with seven positions: six pieces and the end token."""

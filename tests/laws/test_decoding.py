@@ -4,13 +4,11 @@ import random
 from functools import cache
 from itertools import product
 from math import log
-from pathlib import Path
 
 import pytest
 import torch
 
-import dragoman
-from dragoman.batch import EOS, Batch, Side
+from dragoman.batch import EOS, Batch
 from dragoman.decoding import search as search_module
 from dragoman.decoding import translator as translator_module
 from dragoman.decoding.sampling import Sampling, sample
@@ -18,35 +16,13 @@ from dragoman.decoding.scoring import score
 from dragoman.decoding.search import Ensemble, Hypothesis, search
 from dragoman.decoding.translator import Translator
 from dragoman.models.transformer import Transformer, TransformerConfig
+from tests import oracles
+from tests.oracles import PIECES, side
 
-VOCABULARY = 7
-PIECES = range(4, VOCABULARY)
 SOURCES = [[4, 5], [6], [5, 5, 6]]
+peaked = cache(oracles.peaked)
 each_seed = pytest.mark.parametrize("seed", [0, 2, 3, 5, 7])
 each_alpha = pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-
-
-@cache
-def peaked(seed: int) -> Transformer:
-    """A model that knows what it wants, if not why: random weights, made large; one channel of its last norm is
-    constant, so that the first column of the embedding says how likely each piece is by itself. In double precision,
-    since large weights make rounding large too."""
-    torch.manual_seed(seed)
-    config = TransformerConfig(layers=2, width=11, hidden=13, heads=3, key_width=5, value_width=7, longest=31)
-    model = Transformer(config, VOCABULARY)
-    last = model.decoder[-1].feed_forward_residual.norm
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2)
-        model.target_embedding.weight.mul_(1.5)
-        last.weight.normal_()
-        last.weight[0], last.bias[0] = 0.0, 1.0
-        model.target_embedding.weight[:, 0] = torch.tensor([-9.0, -9.0, -9.0, -1.0, 0.0, 0.0, 0.0])
-    return model.double().eval()
-
-
-def side(sources: list[list[int]]) -> Side:
-    return Side.of([[*source, EOS] for source in sources])
 
 
 @cache
@@ -102,16 +78,6 @@ def agree(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
     for name in ("score", "log_probability"):
         values = ([getattr(each, name) for each in some] for some in (found, expected))
         assert next(values) == pytest.approx(next(values), rel=1e-5)
-
-
-@pytest.fixture(scope="module")
-def translator(reverser: Path) -> Translator:
-    return dragoman.load(reverser, checkpoint="last", device="cpu")
-
-
-@pytest.fixture(scope="module")
-def numbers(reversals: Path) -> list[str]:
-    return (reversals / "test.fwd").read_text().split()
 
 
 @each_seed

@@ -13,10 +13,10 @@ from dragoman.kernels.attention import Visible
 from dragoman.models.attention import MultiHeadAttention, attention_weights
 from dragoman.models.layers import FeedForward
 from dragoman.models.positions import sinusoids
-from dragoman.models.transformer import Transformer, TransformerConfig
 from dragoman.recipe import TrainingConfig
 from dragoman.training.gradients import summed_loss
 from dragoman.training.schedule import learning_rate
+from tests.oracles import model_that_always_says
 
 
 def pass_through(width: int, key_width: int, value_width: int) -> MultiHeadAttention:
@@ -120,17 +120,6 @@ def test_equation_3_peaks_at_the_end_of_warm_up() -> None:
     # Four times the steps, half the rate; half the steps of the warm-up, half the peak.
     assert rates[16_000] == pytest.approx(rates[4000] / 2)
     assert rates[2000] == pytest.approx(rates[4000] / 2)
-
-
-def model_that_always_says(probabilities: list[float]) -> Transformer:
-    """A whole Transformer whose last norm says the same at every position: gain zero, bias the first unit vector."""
-    model = Transformer(TransformerConfig(layers=1, width=3, hidden=5, heads=1), len(probabilities)).eval()
-    last = model.decoder[-1].feed_forward_residual.norm
-    with torch.no_grad():
-        last.weight.zero_()
-        last.bias.copy_(torch.tensor([1.0, 0.0, 0.0]))
-        model.target_embedding.weight[:, 0] = torch.tensor(probabilities).log()
-    return model
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])

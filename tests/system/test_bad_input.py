@@ -6,19 +6,17 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
 
-from dragoman.cli import main
 from dragoman.data.store import read_manifest
 from dragoman.saved import WEIGHTS, find_model
 from dragoman.streams import LINES_AT_ONCE
 from dragoman.training.checkpoints import RunFolder
+from tests.system.conftest import Call, Ended
 
 Dragoman = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -97,15 +95,6 @@ REFUSALS = {
 }
 
 
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Call = Callable[[str], Ended]
-
-
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tests share two cores."""
@@ -138,18 +127,14 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, reversals: Path, reverser
 
 
 @pytest.fixture
-def call(workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Runs a command in the workshop, in this process, which has imported everything already."""
+def call(call: Call, workshop: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The same in the workshop, with the words of a line."""
 
-    def call(words: str) -> Ended:
+    def call_there(words: str) -> Ended:
         monkeypatch.chdir(workshop)
-        monkeypatch.setattr(sys, "argv", ["dragoman", *words.split()])
-        with pytest.raises(SystemExit) as end:
-            main()
-        said = capsys.readouterr()
-        return Ended(int(end.value.code or 0), said.out, said.err)
+        return call(*words.split())
 
-    return call
+    return call_there
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -17,16 +17,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import pytest
 from safetensors import safe_open
 from typer.main import get_command
 
 from dragoman import __version__
-from dragoman.cli import app, main
+from dragoman.cli import app
 from dragoman.saved import CHECKPOINTS, find_model, read_card
 from dragoman.streams import LINES_AT_ONCE
+from tests.system.conftest import Call
 from tests.training.conftest import MINUSCULE
 
 DRAGOMAN = [sys.executable, "-m", "dragoman.cli"]
@@ -34,34 +35,11 @@ SECONDS = 120  # more than any answer needs on a busy machine
 COLOUR = re.compile(rb"\x1b\[(?:\d+;)*(?:[34]\d|9[0-7]|10[0-7])(?:;\d+)*m")
 
 
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Call = Callable[..., Ended]
-
-
 @pytest.fixture(autouse=True)
 def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tests share two cores, and Python buffers what it writes, as it does for a user."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Runs a command in this process, which has imported everything already."""
-
-    def call(*words: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["dragoman", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        said = capsys.readouterr()
-        return Ended(int(end.value.code or 0), said.out, said.err)
-
-    return call
 
 
 @pytest.fixture

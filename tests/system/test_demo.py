@@ -5,39 +5,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 import dragoman
-from dragoman.cli import main
 from dragoman.demo import MARK
 from dragoman.saved import find_model, read_card
+from tests.system.conftest import Call
 
 DEMO = [sys.executable, "-m", "dragoman.cli", "demo"]
 FULL_SECONDS = 120  # what the README promises of training, on two cores
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    """Runs a command in this process, which has imported everything already."""
-
-    def call(*words: str | Path) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["dragoman", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        said = capsys.readouterr()
-        return Ended(int(end.value.code or 0), said.out, said.err)
-
-    return call
 
 
 def alone() -> dict[str, str]:
@@ -82,9 +60,7 @@ def test_a_demo_answers_in_json_and_replaces_its_own_folder_alone(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "run"])
-def test_what_is_not_a_demos_is_refused_and_left_alone(
-    kind: str, tmp_path: Path, reverser: Path, call: Callable[..., Ended]
-) -> None:
+def test_what_is_not_a_demos_is_refused_and_left_alone(kind: str, tmp_path: Path, reverser: Path, call: Call) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "chapter.tex").write_text("Years of work.")
     (tmp_path / "file").write_text("Years of work.")
@@ -106,7 +82,7 @@ def test_what_is_not_a_demos_is_refused_and_left_alone(
     ],
 )
 def test_a_locale_without_data_is_refused_by_name(
-    source: str, target: str, says: str, tmp_path: Path, call: Callable[..., Ended]
+    source: str, target: str, says: str, tmp_path: Path, call: Call
 ) -> None:
     ended = call("demo", "--source", source, "--target", target, "--out", tmp_path / "demo")
     assert (ended.code, ended.out) == (2, "")
