@@ -26,9 +26,7 @@ class TrainingConfig(Section):
     """How a model learns (section 5); budgets that are given end the run, whichever is reached first."""
 
     batch_tokens: int = Field(25000, ge=1, le=1 << 30)  # target positions an update
-    row_length: int = Field(
-        256, ge=8, le=1 << 20
-    )  # target positions of a row; the source's follow the corpus's length ratio
+    row_length: int = Field(256, ge=8, le=1 << 20)  # target positions of a row; the source's follow the length ratio
     steps: int | None = Field(None, ge=1)
     epochs: int | None = Field(None, ge=1)
     minutes: float | None = Field(None, gt=0)

@@ -85,13 +85,12 @@ class Updates:
         rows = self.rows(epoch)
         next(islice(rows, position * self.rows_an_update, position * self.rows_an_update), None)
         while update := list(islice(rows, self.rows_an_update)):
-            yield self.fill(update)
+            yield replace(self.fill(update), epoch=epoch)
 
     def onwards(self, epoch: int, position: int) -> Iterator[Update]:
         """Updates without end, epoch after epoch, from a position in the first of them on."""
         while True:
-            for update in self.epoch(epoch, position):
-                yield replace(update, epoch=epoch)
+            yield from self.epoch(epoch, position)
             epoch, position = epoch + 1, 0
 
     def fill(self, rows: Sequence[Sequence[int]]) -> Update:

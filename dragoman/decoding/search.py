@@ -197,9 +197,8 @@ class _Beams:
     def done(self, alpha: float) -> Bool[Tensor, " B"]:
         """Log P only falls, so a live hypothesis can reach at best its log P over the penalty of the longest."""
         reachable = self.live.amax(1) / length_penalty(self.limits, alpha)
-        is_at_its_end = (
-            self.tokens.shape[1] > self.limits
-        )  # said by count: NaN, of a broken model, compares with nothing
+        # Said by count too: NaN, of a broken model, compares with nothing.
+        is_at_its_end = self.tokens.shape[1] > self.limits
         return (self.finished[:, -1] >= reachable) | torch.isneginf(self.live).all(1) | is_at_its_end
 
     def keep(self, kept: Int[Tensor, " B"]) -> None:

@@ -14,6 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from dragoman.kernels import is_half_on_gpu
+
 NONE = 1 << 30  # stands for the segment of an empty position, behind all others
 CHANNELS = (16, 32, 64, 128)  # what the kernel's tiles fit
 FEWEST_QUERIES = 16  # a decoding step has fewer, and torch's own kernel is good at that
@@ -66,9 +68,8 @@ def attend(
 
 def has_kernel(query: Tensor, value: Tensor) -> bool:
     """Whether the kernel takes such tensors, and they are worth it: half precision on a GPU, a tile of queries."""
-    is_half = query.dtype in (torch.bfloat16, torch.float16)
     fits = query.shape[-1] == value.shape[-1] and query.shape[-1] in CHANNELS
-    return query.is_cuda and is_half and fits and query.shape[-2] >= FEWEST_QUERIES
+    return is_half_on_gpu(query) and fits and query.shape[-2] >= FEWEST_QUERIES
 
 
 def _ordered(segments: Int[Tensor, "B S"], empty: int) -> Int[Tensor, "B S"]:

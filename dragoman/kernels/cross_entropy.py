@@ -12,6 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from dragoman.kernels import is_half_on_gpu
+
 LOGITS_BYTES = 1 << 30  # at once
 ROUND_TO = 64  # pieces; the matrix units fall off their fast path where rows are not aligned
 
@@ -30,7 +32,7 @@ def smoothed_loss(
 
 def has_kernel(hidden: Tensor) -> bool:
     """Whether the kernel takes such a tensor."""
-    return hidden.is_cuda and hidden.dtype in (torch.bfloat16, torch.float16)
+    return is_half_on_gpu(hidden)
 
 
 @torch.library.custom_op("dragoman::smoothed_loss", mutates_args=())

@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from dragoman.kernels import is_half_on_gpu
+
 WIDEST = 8192  # a row of a tensor that still fits a program's registers
 
 
@@ -27,7 +29,7 @@ def add_and_norm(
 
 def has_kernel(y: Tensor) -> bool:
     """Whether the kernel takes such a tensor."""
-    return y.is_cuda and y.dtype in (torch.bfloat16, torch.float16) and y.shape[-1] <= WIDEST
+    return is_half_on_gpu(y) and y.shape[-1] <= WIDEST
 
 
 @torch.library.custom_op("dragoman::add_and_norm", mutates_args=())

@@ -4,6 +4,7 @@ Axes: B rows, S source positions, T target positions, Q queries, K keys, D width
 W beam width, N = B*W hypotheses.
 """
 
+from dataclasses import fields
 from functools import partial
 from math import sqrt
 from typing import Any, Literal, cast
@@ -96,6 +97,9 @@ class Transformer(Model):
         parts: dict[str, Tensor] = {}
         for number, layer in enumerate(cast(list[DecoderLayer], self.decoder)):
             parts[f"keys.{number}"], parts[f"values.{number}"] = layer.cross_attention.keys_values(states)
+        # One query a row sees the whole sentence: told here once, not at every step.
+        visible = Visible.same_sentence(torch.ones_like(source.segments[:, :1]), source.segments)
+        parts |= {f"visible.{name}": tensor for name, tensor in vars(visible).items()}
         return Memory(states, source.segments, parts)
 
     def start(self, memory: Memory, beam: int) -> State:
@@ -113,7 +117,7 @@ class Transformer(Model):
         # A sentence that is done may go on for a while, unread.
         position = state["position"].clamp(max=self.longest - 1)
         x = self._embed(self.target_embedding, tokens[:, None], position[:, None])
-        memory_visible = Visible.same_sentence(torch.ones_like(memory.segments[:, :1]), memory.segments)
+        memory_visible = Visible(*(memory.parts[f"visible.{each.name}"] for each in fields(Visible)))
         for number, layer in enumerate(self.decoder):
             seen = KeysValues(memory.parts[f"keys.{number}"], memory.parts[f"values.{number}"])
             x = layer(x, None, seen, memory_visible, partial(_remember, state, number))
