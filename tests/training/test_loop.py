@@ -342,7 +342,7 @@ def test_the_journal_has_what_a_curve_needs(train_small: Train, tmp_path: Path) 
     assert list((tmp_path / "run" / "tensorboard").glob("events*"))
 
 
-def test_bf16_and_compile_train_too(train_small: Train, tmp_path: Path) -> None:
+def test_bf16_trains_too(train_small: Train, tmp_path: Path) -> None:
     outcome = train_small(tmp_path / "run", "training.steps=3", "training.precision=bf16")
     assert outcome.progress.step == 3
 
