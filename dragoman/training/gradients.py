@@ -1,7 +1,7 @@
 """The gradient of an update: forth and back over as many rows at once as memory holds.
 
-Compiled on a GPU, both ways are recorded once as a CUDA graph and replayed with a single call: starting the thousand
-kernels of a step one by one takes the processor longer than the GPU takes to run them (docs/LOG.md).
+On a GPU both ways are recorded once as a CUDA graph and replayed with a single call: starting the thousand kernels of
+a step one by one takes the processor longer than the GPU takes to run them (docs/LOG.md).
 """
 
 import logging
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from dragoman.batch import PAD, Batch
 from dragoman.data.batches import Update
@@ -33,7 +33,7 @@ class Gradients:
         self.is_compiled = config.compile
         self.precision = choose_precision(config.precision, model.device)
         self._forward: Callable[[Batch], Tensor] = torch.compile(model) if self.is_compiled else model
-        self._is_recorded = self.is_compiled and model.device.type == "cuda"
+        self._is_recorded = model.device.type == "cuda"
         self._recording: Recording | None = None
 
     def of(self, update: Update, progress: Progress) -> Float[Tensor, ""]:
@@ -57,11 +57,7 @@ class Gradients:
         parts = [update.batch.rows(first, first + rows_at_once) for first in range(0, len(update.batch), rows_at_once)]
         tokens = torch.tensor(float(update.target_tokens))
         run = self._recorded(parts[0], tokens) or self._run
-        for parameter in self.model.parameters():
-            if self._is_recorded and parameter.grad is not None:
-                parameter.grad.zero_()  # the recording adds to this very memory
-            else:
-                parameter.grad = None
+        self.model.zero_grad()
         losses = [run(part, tokens) for part in parts]
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
@@ -75,7 +71,7 @@ class Gradients:
     def _recorded(self, batch: Batch, tokens: Tensor) -> "Recording | None":
         if self._is_recorded and self._recording is None:
             try:
-                self._recording = Recording(self._run, batch.to(self.model.device), tokens.to(self.model.device))
+                self._recording = Recording(self._run, self.model, batch.to(self.model.device), tokens)
             except RuntimeError as error:
                 if is_out_of_memory(error):
                     raise
@@ -85,31 +81,42 @@ class Gradients:
 
 
 class Recording:
-    """A function of a batch as a CUDA graph, over a batch of its own that each new one is copied into."""
+    """Forth and back as a CUDA graph, over a batch of its own that each new one is copied into."""
 
-    def __init__(self, function: Callable[[Batch, Tensor], Tensor], batch: Batch, tokens: Tensor) -> None:
-        self.batch, self.tokens = batch.map(Tensor.clone), tokens.clone()
+    def __init__(self, run: Callable[[Batch, Tensor], Tensor], model: Model, batch: Batch, tokens: Tensor) -> None:
+        self.batch, self.tokens = batch.map(Tensor.clone), tokens.to(model.device, copy=True)
         random_state = torch.cuda.get_rng_state()  # a run that is resumed draws what it would have drawn
         aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(WARM_UPS):
-                function(self.batch, self.tokens)
+                run(self.batch, self.tokens)
         torch.cuda.current_stream().wait_stream(aside)
+        model.zero_grad()  # so that the recording makes gradients anew and has nothing to add them to
         self.graph = torch.cuda.CUDAGraph()
         # Other threads may go on: one of them pins the memory of the next batches.
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            self.loss = function(self.batch, self.tokens)
+            self.loss = run(self.batch, self.tokens)
+        self.gradients = gradients_by_parameter(model)
         torch.cuda.set_rng_state(random_state)
 
     def __call__(self, batch: Batch, tokens: Tensor) -> Tensor:
-        """Run it; a batch of fewer rows leaves the others empty."""
+        """Run it and add to the gradients there are; a batch of fewer rows leaves the others empty."""
         for own, new in zip(self.batch.tensors(), batch.tensors(), strict=True):
             own[: len(new)].copy_(new, non_blocking=True)
             own[len(new) :].zero_()
         self.tokens.copy_(tokens, non_blocking=True)
+        # Those of earlier rows lie where the recording will write.
+        earlier = [None if each.grad is None else each.grad.clone() for each in self.gradients]
         self.graph.replay()
+        for (parameter, gradient), so_far in zip(self.gradients.items(), earlier, strict=True):
+            parameter.grad = gradient if so_far is None else gradient.add_(so_far)
         return self.loss.clone()
+
+
+def gradients_by_parameter(model: Model) -> dict[nn.Parameter, Tensor]:
+    """The gradients that a pass has left."""
+    return {parameter: parameter.grad for parameter in model.parameters() if parameter.grad is not None}
 
 
 def summed_loss(

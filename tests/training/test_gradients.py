@@ -11,10 +11,11 @@ from torch import Tensor
 from dragoman.batch import PAD, Batch, Side
 from dragoman.data.batches import Update
 from dragoman.decoding.scoring import score
+from dragoman.models.interface import Model
 from dragoman.models.transformer import Transformer, TransformerConfig
 from dragoman.recipe import TrainingConfig
 from dragoman.training import gradients
-from dragoman.training.gradients import Gradients, Recording, summed_loss
+from dragoman.training.gradients import Gradients, Recording, gradients_by_parameter, summed_loss
 from dragoman.training.schedule import Progress
 
 VOCABULARY = 23
@@ -104,10 +105,19 @@ def test_the_order_of_pairs_does_not_matter_but_who_is_paired_does(model: Transf
 class Rehearsal(Recording):
     """A recording without a GPU: replaying it runs the function again, over the recording's own batch."""
 
-    def __init__(self, function: Callable[[Batch, Tensor], Tensor], batch: Batch, tokens: Tensor) -> None:
+    def __init__(self, run: Callable[[Batch, Tensor], Tensor], model: Model, batch: Batch, tokens: Tensor) -> None:
         self.batch, self.tokens = batch.map(Tensor.clone), tokens.clone()
-        self.loss = function(self.batch, self.tokens)
-        self.graph = SimpleNamespace(replay=lambda: self.loss.copy_(function(self.batch, self.tokens)))
+        self.loss = run(self.batch, self.tokens)
+        self.gradients = gradients_by_parameter(model)
+
+        def replay() -> None:
+            model.zero_grad()
+            self.loss.copy_(run(self.batch, self.tokens))
+            for parameter, gradient in self.gradients.items():
+                assert parameter.grad is not None
+                gradient.copy_(parameter.grad)  # a graph writes to the same memory every time
+
+        self.graph = SimpleNamespace(replay=replay)
 
 
 def all_gradients(model: Transformer) -> list[Tensor]:
