@@ -44,7 +44,7 @@ def measure(
     with ExitStack() as patches:
         if plain:
             patches.enter_context(patch.object(search, "STEPS_BETWEEN_QUESTIONS", {}))
-            patches.enter_context(patch.object(translator, "TOKENS_AT_ONCE", {"cpu": 4096}))
+            patches.enter_context(patch.object(translator, "TOKENS_AT_ONCE", {"cpu": 4096, "cuda": 16384}))
         model.translate(sources[:WARM_UP])
         seconds, answers = seconds_of(lambda: model.translate(sources))
     texts = [answer.text for answer in answers]

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dragoman.batch import EOS, Batch, Side
 from dragoman.decoding.scoring import score
-from dragoman.decoding.search import search
+from dragoman.decoding.search import STEPS_BETWEEN_QUESTIONS, search
 from dragoman.models.transformer import Transformer, TransformerConfig
 from dragoman.recipe import read_recipe
 from dragoman.saved import WEIGHTS, newest_good, read_tensors
@@ -112,3 +112,18 @@ def test_a_step_that_is_compiled_and_recorded_learns_the_same(
         losses.append([event["loss"] for event in read_journal(tmp_path / name) if event["event"] == "step"])
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
     assert losses[0][-1] < losses[0][0]
+
+
+def test_search_waits_for_the_gpu_only_when_it_asks_who_is_done(recwarn: pytest.WarningsRecorder) -> None:
+    model = small_model()
+    source = Side.of([[*range(5, 30), EOS]] * 7).to(torch.device("cuda"))
+    search([model], source, 4, 0.6, 53)  # everything is loaded and allocated
+    recwarn.clear()
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        found = search([model], source, 4, 0.6, 53)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    longest = max(len(hypothesis.ids) for each in found for hypothesis in each)
+    questions = 2 + longest // STEPS_BETWEEN_QUESTIONS["cuda"]
+    assert len([each for each in recwarn if "synchroniz" in str(each.message)]) <= 6 * questions

@@ -13,7 +13,7 @@ from dragoman.decoding.search import average, length_penalty
 from dragoman.models.interface import Model
 
 Ids = Sequence[int]
-SENTENCES_AT_ONCE = 256  # short sentences cost little to read, but each has its row of logits and its cache
+FEWEST_TOKENS = 16  # that a sentence counts for: a short one, too, has its row of logits and its cache
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def group_by_length(lengths: Sequence[int], tokens_at_once: int) -> Iterator[lis
     """Groups of sentences of like length, longest first, each no larger than a number of tokens."""
     group: list[int] = []
     for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
-        if group and ((len(group) + 1) * lengths[group[0]] > tokens_at_once or len(group) == SENTENCES_AT_ONCE):
+        if group and (len(group) + 1) * max(lengths[group[0]], FEWEST_TOKENS) > tokens_at_once:
             yield group
             group = []
         group.append(number)

@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from dragoman.batch import BOS, EOS, PAD, UNK, Side
+from dragoman.batch import BOS, EOS, PAD, Side
 from dragoman.models.interface import Memory, Model, State
 
-NEVER = [PAD, UNK, BOS]  # pieces that are never written
+NEVER = slice(PAD, EOS)  # PAD, UNK and BOS are never written; a list would be sent to the GPU at every step
 # Steps between two questions who is done: on a GPU each makes the processor wait, and who is done loses nothing by
 # going on for a while.
 STEPS_BETWEEN_QUESTIONS = {"cuda": 8}
@@ -59,11 +59,9 @@ def search(
         # (1) How likely is each next piece of each hypothesis, and how likely the whole with it?
         log_probabilities = ensemble.step(beams.tokens[:, -1])
         beams.forbid(log_probabilities)
-        totals = (beams.live[:, :, None] + log_probabilities.view(*beams.live.shape, -1)).flatten(1)
         # (2) Twice the beam suffices: each hypothesis can end only once, so at least `beam` go on. A beam of one takes
         # the best piece and no other, and so ends where that is the end token: greedy search.
-        best, flat = totals.topk(min(2 * beam, totals.shape[1]) if beam > 1 else 1)
-        rows, pieces = flat // log_probabilities.shape[1], flat % log_probabilities.shape[1]
+        best, rows, pieces = beams.candidates(log_probabilities, 2 * beam if beam > 1 else 1)
         # (3) Those that end here compete with those that have ended; the best of the others live on.
         beams.finish(best, rows, pieces, alpha)
         chosen = beams.live_on(best, rows, pieces)
@@ -172,6 +170,16 @@ class _Beams:
         only = only.repeat_interleave(self.live.shape[1])[:, None]
         pieces = torch.arange(log_probabilities.shape[1], device=only.device)
         log_probabilities.masked_fill_((only != PAD) & (pieces != only), -torch.inf)
+
+    def candidates(
+        self, log_probabilities: Float[Tensor, "N V"], count: int
+    ) -> tuple[Float[Tensor, "B A"], Int[Tensor, "B A"], Int[Tensor, "B A"]]:
+        """The likeliest continuations of each sentence: their log-probabilities, the beam they continue, the piece."""
+        # None of them is missing among as many of each hypothesis: so nothing as large as the vocabulary is added up.
+        each, pieces = log_probabilities.topk(min(count, log_probabilities.shape[1]))
+        totals = (self.live[:, :, None] + each.view(*self.live.shape, -1)).flatten(1)
+        best, chosen = totals.topk(min(count, totals.shape[1]))
+        return best, chosen // each.shape[1], pieces.view(totals.shape).gather(1, chosen)
 
     def finish(
         self, best: Float[Tensor, "B A"], rows: Int[Tensor, "B A"], pieces: Int[Tensor, "B A"], alpha: float

@@ -28,8 +28,8 @@ def add_and_norm(
 
 
 def has_kernel(y: Tensor) -> bool:
-    """Whether the kernel takes such a tensor."""
-    return is_half_on_gpu(y) and y.shape[-1] <= WIDEST
+    """Whether the kernel takes such a tensor, and is worth it: while translating, torch's own start sooner."""
+    return torch.is_grad_enabled() and is_half_on_gpu(y) and y.shape[-1] <= WIDEST
 
 
 @torch.library.custom_op("dragoman::add_and_norm", mutates_args=())

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.batch import EOS, Batch
-from dragoman.decoding.scoring import Score, group_by_length, score
+from dragoman.decoding.scoring import FEWEST_TOKENS, Score, group_by_length, score
 from dragoman.models.transformer import Transformer, TransformerConfig
 
 VOCABULARY = 23
@@ -88,8 +88,8 @@ def test_groups_hold_every_sentence_once_longest_first_and_fit(lengths: list[int
     assert sorted(flat) == list(range(len(lengths)))
     assert [lengths[number] for number in flat] == sorted(lengths, reverse=True)
     for number, group in enumerate(groups):
-        size = len(group) * max(lengths[each] for each in group)
-        assert len(group) == 1 or size <= tokens_at_once
+        longest = max(FEWEST_TOKENS, lengths[group[0]])
+        assert len(group) == 1 or len(group) * longest <= tokens_at_once
         if number > 0:  # no group was closed while there was room for the next sentence
             before = groups[number - 1]
-            assert (len(before) + 1) * lengths[before[0]] > tokens_at_once
+            assert (len(before) + 1) * max(FEWEST_TOKENS, lengths[before[0]]) > tokens_at_once
