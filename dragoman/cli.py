@@ -279,6 +279,8 @@ def average(
     run: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
     last: Annotated[int, typer.Option(min=1, help="How many checkpoints.")] = 5,
+    half: Annotated[bool, typer.Option("--half", help="Write 16-bit weights: half the size, all but as good.")] = False,
+    about: Annotated[str | None, typer.Option(help="What to say of the model in its card: corpora, licences.")] = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -286,7 +288,7 @@ def average(
     from dragoman.training.average import average_last
 
     _place(device, threads)
-    steps = average_last(run, last, out)
+    steps = average_last(run, last, out, half, about)
     _console().out(f"averaged steps {', '.join(map(str, steps))} into {out}", highlight=False)
 
 

@@ -93,9 +93,10 @@ def save_model(
     vocabularies: tuple[Vocabulary, Vocabulary],
     card: Card,
     extra: Mapping[str, bytes | dict[str, Tensor]] | None = None,
+    precision: torch.dtype = torch.float32,
 ) -> None:
     """Write a model folder, with any further files."""
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.named_parameters()}
+    weights = {name: tensor.detach().to("cpu", precision).contiguous() for name, tensor in model.named_parameters()}
     contents: dict[str, bytes | dict[str, Tensor]] = {
         WEIGHTS: weights,
         RECIPE: recipe.toml().encode(),

@@ -18,8 +18,11 @@ from dragoman.saved import (
 )
 
 
-def average_last(run: Path, count: int, out: Path) -> list[int]:
-    """Write the mean of the last checkpoints' weights as a model; returns their steps."""
+def average_last(run: Path, count: int, out: Path, half: bool = False, about: str | None = None) -> list[int]:
+    """Write the mean of the last checkpoints' weights as a model, in half as many bytes if so asked.
+
+    Returns their steps; a line about the model is kept in its card.
+    """
     if not (run / CHECKPOINTS).is_dir():
         raise ModelError(run, "not a run folder: it has no checkpoints to average")
     folders = checkpoints(run)
@@ -42,6 +45,9 @@ def average_last(run: Path, count: int, out: Path) -> list[int]:
             parameter.copy_(sums[name] / count)
     steps = [step_of(folder) for folder in folders]
     card = {name: newest.card[name] for name in ("languages", "data", "step")} | {"averaged": steps}
+    if about is not None:
+        card["about"] = about
     vocabularies = (newest.source_vocabulary, newest.target_vocabulary)
-    save_model(out, newest.model, newest.recipe, vocabularies, card)
+    precision = torch.float16 if half else torch.float32
+    save_model(out, newest.model, newest.recipe, vocabularies, card, precision=precision)
     return steps

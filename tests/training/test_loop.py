@@ -13,7 +13,18 @@ import torch
 
 from dragoman.durable import beside, strays
 from dragoman.errors import ConfigError, DataError, FormatError, ModelError, RunError
-from dragoman.saved import checkpoints, find_model, load_model, newest_good, read_card, step_of, verify, write_card
+from dragoman.saved import (
+    WEIGHTS,
+    checkpoints,
+    find_model,
+    load_model,
+    newest_good,
+    read_card,
+    read_tensors,
+    step_of,
+    verify,
+    write_card,
+)
 from dragoman.training import checkpoints as checkpointing
 from dragoman.training import gradients, loop
 from dragoman.training import run as setup
@@ -303,10 +314,27 @@ def test_averaging_is_the_mean_of_the_last_checkpoints(train_small: Train, tmp_p
         expected = torch.stack([dict(model.named_parameters())[name].double() for model in folders]).mean(0)
         torch.testing.assert_close(parameter.double(), expected, rtol=1e-6, atol=1e-8)
     assert mean.card["averaged"] == steps
+    assert "about" not in mean.card
     with pytest.raises(ModelError, match="already exists"):
         average_last(tmp_path / "run", 3, tmp_path / "mean")
     with pytest.raises(ModelError, match="too few checkpoints are kept, 3, got --last 29"):
         average_last(tmp_path / "run", 29, tmp_path / "more")
+
+
+def test_half_an_average_takes_half_the_bytes_and_is_right_to_eleven_bits(train_small: Train, tmp_path: Path) -> None:
+    from dragoman.training.average import average_last
+
+    train_small(tmp_path / "run", "training.steps=2", "training.save_every=1")
+    for name, half in (("whole", False), ("half", True)):
+        average_last(tmp_path / "run", 2, tmp_path / name, half, about="of digits")
+    whole, half = (load_model(tmp_path / name) for name in ("whole", "half"))
+    for one, other in zip(whole.model.parameters(), half.model.parameters(), strict=True):
+        assert one.dtype == other.dtype == torch.float32
+        torch.testing.assert_close(one, other, rtol=2**-11, atol=2**-25)
+    sizes = [sum(each.numel() * each.element_size() for each in read_tensors(tmp_path / name / WEIGHTS).values())
+             for name in ("whole", "half")]  # fmt: skip
+    assert sizes[0] == 2 * sizes[1]
+    assert half.card["about"] == "of digits"
 
 
 def test_the_same_seed_gives_the_same_model_and_another_seed_another(train_small: Train, tmp_path: Path) -> None:
