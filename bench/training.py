@@ -214,13 +214,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--recipe", default="base")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         print("no CUDA device: nothing to measure here")
         return
     words = ["training.batch_tokens=25600", "training.row_length=256", "training.steps=1000000"]
-    words += ["training.compile=true"]
+    words += [f"training.compile={'false' if options.no_compile else 'true'}"]
     recipe, found = read_recipe(options.recipe, words), {}
     with tempfile.TemporaryDirectory() as name:
         data = open_data(options.data) if options.data else random_data(Path(name), 200_000)
