@@ -3,10 +3,10 @@
 import json
 import reprlib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -42,11 +42,14 @@ def read_values(path: Path, presets: Sequence[Path] = (), children: tuple[Path, 
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:
-    """Values of both; where both have one, the upper wins."""
+    """Values of both; where both have one, the upper wins; a section of another kind begins anew."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        if isinstance(old, dict) and isinstance(value, dict) and value.get("kind") in (None, old.get("kind")):
+            merged[key] = merge(old, value)
+        else:
+            merged[key] = value
     return merged
 
 
@@ -96,19 +99,40 @@ def _parse_file(path: Path) -> Values:
 
 
 def _describe(kind: type[Section], mistake: Any) -> str:
-    place = ".".join(map(str, mistake["loc"]))
+    place = ".".join(_keys(kind, mistake["loc"]))
     match mistake["type"]:
         case "extra_forbidden":
-            names = list(_names(kind))
+            names = [name for name in _names(kind) if name != place]  # another kind may have it
             section, _, key = place.rpartition(".")
             inside = [name for name in names if name.rpartition(".")[0] == section]
             near = next((full for group in (inside, names) if (full := _nearest(key, group))), None)
             return f"unknown key '{place}'" + (f", did you mean '{near}'?" if near else "")
         case "value_error":  # raised by a validator of ours, whose message names its keys
             return str(mistake["ctx"]["error"])
+        case "union_tag_invalid":
+            said = mistake["ctx"]
+            return f"'{place}.kind': should be one of {said['expected_tags']}, got '{said['tag']}'"
         case _:
             said = mistake["msg"][0].lower() + mistake["msg"][1:]
             return f"'{place}': {said}, got {reprlib.repr(mistake['input'])}"
+
+
+def _keys(kind: type[Section], place: tuple[str, ...]) -> Iterator[str]:
+    """The keys that lead to a place; where a section has several kinds, pydantic puts the kind between them."""
+    section: Any = kind
+    for part in place:
+        if part in _kinds(section):
+            section = _kinds(section)[part]
+            continue
+        yield str(part)
+        field = getattr(section, "model_fields", {}).get(part)
+        section = field.annotation if field else None
+
+
+def _kinds(section: Any) -> dict[str, type[Section]]:
+    """The sections that may stand in a place, by the kind each says it is."""
+    several = [each for each in get_args(section) if isinstance(each, type) and issubclass(each, Section)]
+    return {each.model_fields["kind"].default: each for each in several}
 
 
 def _nearest(key: str, names: Sequence[str]) -> str | None:
@@ -120,9 +144,9 @@ def _nearest(key: str, names: Sequence[str]) -> str | None:
 def _names(kind: type[Section], prefix: str = "") -> Sequence[str]:
     names: list[str] = []
     for name, field in kind.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Section):
-            names += [prefix + name, *_names(inner, f"{prefix}{name}.")]
-        else:
-            names.append(prefix + name)
+        inner: Any = field.annotation
+        names.append(prefix + name)
+        for section in _kinds(inner).values() or [inner]:
+            if isinstance(section, type) and issubclass(section, Section):
+                names += _names(section, f"{prefix}{name}.")
     return names

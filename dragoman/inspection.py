@@ -69,7 +69,7 @@ def _sizes(model: Model, recipe: Recipe) -> dict[str, Any]:
         parts[name.split(".")[0]] += parameter.numel()
     total = sum(parts.values())
     embeddings = sum(count for part, count in parts.items() if "embedding" in part or part == "positions")
-    projection = recipe.model.width * model.target_embedding.num_embeddings  # type: ignore[union-attr,operator]
+    projection = model.projection.numel()
     return {
         "parameters": total,
         "parts": dict(parts),

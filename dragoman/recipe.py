@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,7 @@ from dragoman.config import Section, Values, check, merge, parse_overrides, read
 from dragoman.data.prepare import DataConfig
 from dragoman.errors import ConfigError
 from dragoman.models.interface import Precision
+from dragoman.models.recurrent import RecurrentConfig
 from dragoman.models.transformer import TransformerConfig
 
 BUDGETS = ("steps", "epochs", "minutes")
@@ -62,9 +63,16 @@ class Recipe(Section):
     """Everything that decides a model, but the text it learns from."""
 
     data: DataConfig = DataConfig()
-    model: TransformerConfig = TransformerConfig()
+    # The registry of systems: another one is another section here.
+    model: TransformerConfig | RecurrentConfig = Field(TransformerConfig(), discriminator="kind")
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_a_transformer_unless_said(cls, values: Any) -> Any:
+        model = values.get("model") if isinstance(values, dict) else None
+        return values | {"model": {"kind": "transformer", **model}} if isinstance(model, dict) else values
 
     @model_validator(mode="after")
     def _rows_have_positions(self) -> "Recipe":

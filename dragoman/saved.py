@@ -26,7 +26,6 @@ from dragoman.data.vocabulary import Vocabulary
 from dragoman.durable import new_folder, replace_file
 from dragoman.errors import FormatError, ModelError, RunError
 from dragoman.models.interface import Model
-from dragoman.models.transformer import Transformer
 from dragoman.recipe import Recipe
 
 FORMAT = 1
@@ -68,7 +67,7 @@ def read_recipe_file(folder: Path) -> Recipe:
 
 def build_model(recipe: Recipe, source_size: int, target_size: int) -> Model:
     """A fresh model of a recipe; one vocabulary for both languages also means one embedding."""
-    return Transformer(recipe.model, target_size, None if recipe.data.shared else source_size)
+    return recipe.model.build(target_size, None if recipe.data.shared else source_size)
 
 
 def load_weights(model: Model, folder: Path) -> None:

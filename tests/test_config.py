@@ -217,3 +217,40 @@ def test_a_recipe_anywhere_may_extend_a_preset(tmp_path: Path) -> None:
     write(tmp_path / "presets" / "base.toml", "[model]\nlayers = 5\n")
     path = write(tmp_path / "mine.toml", 'extends = "base.toml"\n\n[model]\nwidth = 7\n')
     assert read_values(path, [tmp_path / "presets"]) == {"model": {"layers": 5, "width": 7}}
+
+
+class Cart(Section):
+    kind: Literal["cart"] = "cart"
+    wheels: int = 4
+
+
+class Sledge(Section):
+    kind: Literal["sledge"] = "sledge"
+    runners: int = 2
+
+
+class Yard(Section):
+    vehicle: Cart | Sledge = Field(Cart(), discriminator="kind")
+    boat: Boat = Boat()
+
+
+def test_a_section_of_another_kind_begins_anew_and_one_of_the_same_goes_on() -> None:
+    cart = {"vehicle": {"kind": "cart", "wheels": 3}}
+    assert merge(cart, {"vehicle": {"kind": "sledge"}}) == {"vehicle": {"kind": "sledge"}}
+    assert merge(cart, {"vehicle": {"kind": "cart"}}) == cart
+    assert merge({}, {"vehicle": {"kind": "sledge"}}) == {"vehicle": {"kind": "sledge"}}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"vehicle": {"kind": "sledge", "runers": 3}}, "unknown key 'vehicle.runers', did you mean 'vehicle.runners'?"),
+        ({"vehicle": {"kind": "sledge", "wheels": 3}}, "unknown key 'vehicle.wheels'"),
+        ({"vehicle": {"kind": "cart", "wheels": "x"}}, "'vehicle.wheels': input should be a valid integer, got 'x'"),
+        ({"vehicle": {"kind": "raft"}}, "'vehicle.kind': should be one of 'cart', 'sledge', got 'raft'"),
+    ],
+)
+def test_a_mistake_in_a_section_of_several_kinds_is_named_like_any_other(values: Values, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(Yard, values, "here")
+    assert str(caught.value).endswith(said)

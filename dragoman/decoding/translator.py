@@ -132,7 +132,10 @@ class Translator:
         self._check_length("target", target)
         batch = Batch.of([source], [target]).to(self.models[0].device)
         with torch.inference_mode():
-            maps = [torch.cat(layers).float().cpu() for layers in self.models[0].attention(batch)]
+            maps = [
+                torch.cat(layers).float().cpu() if layers else torch.zeros(0)
+                for layers in self.models[0].attention(batch)
+            ]
         return AttentionMaps(
             [*self.source_vocabulary.pieces(source), "</s>"],
             [*self.target_vocabulary.pieces(target), "</s>"],

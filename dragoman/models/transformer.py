@@ -50,6 +50,10 @@ class TransformerConfig(Section):
             )
         return value_width
 
+    def build(self, vocabulary: int, source_vocabulary: int | None = None) -> "Transformer":
+        """A fresh model of this shape."""
+        return Transformer(self, vocabulary, source_vocabulary)
+
     @property
     def channels(self) -> tuple[int, int]:
         """The widths of keys and of values in one head."""

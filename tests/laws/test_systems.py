@@ -1,0 +1,152 @@
+"""The laws of tests/laws/test_models.py that every system keeps, whatever it is made of."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dragoman.batch import BOS, EOS, Batch, Side
+from dragoman.decoding.search import follow
+from dragoman.models.interface import Model
+from dragoman.recipe import Recipe
+from tests.laws.test_models import SOURCES, TARGETS, VOCABULARY, close, packed, widened
+
+RECURRENT = {"kind": "recurrent", "width": 14, "layers": 2, "dropout": 0.3, "longest": 41}
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "rnn": {**RECURRENT, "cell": "rnn"},
+    "cho": {**RECURRENT, "cell": "gru", "summary": "always"},
+    "sutskever": {**RECURRENT, "reads": "backward"},
+    "bahdanau": {**RECURRENT, "cell": "gru", "reads": "both", "attention": "additive", "looks": "before"},
+    "luong-dot": {**RECURRENT, "attention": "dot"},
+    "luong-general": {**RECURRENT, "attention": "general"},
+    "luong-concat": {**RECURRENT, "attention": "concat", "reads": "both"},
+    "luong-monotonic": {**RECURRENT, "attention": "general", "sight": "monotonic", "window": 1},
+    "luong-predictive": {**RECURRENT, "attention": "scaled-dot", "sight": "predictive", "window": 2},
+    "wu": {**RECURRENT, "layers": 3, "reads": "both", "residual": True, "attention": "additive", "looks": "before"},
+}
+each_system = pytest.mark.parametrize("name", SYSTEMS)
+
+
+def make(name: str) -> Model:
+    torch.manual_seed(0)
+    model = Recipe.model_validate({"model": SYSTEMS[name], "training": {"row_length": 31}}).model.build(VOCABULARY)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return model.double().eval()
+
+
+def steps(model: Model, batch: Batch, source: Side, beam: int) -> Tensor:
+    memory = model.encode(source)
+    state = model.start(memory, beam)
+    logits = []
+    for tokens in batch.target.ids.T:
+        each, state = model.step(tokens, state, memory)
+        logits.append(each)
+    return torch.stack(logits, dim=1)
+
+
+@each_system
+def test_stepping_equals_forward(name: str) -> None:
+    model, batch = make(name), Batch.of(SOURCES, TARGETS)
+    expected = model.project(model(batch))
+    real = batch.target.segments > 0
+    close(steps(model, batch, batch.source, 1)[real], expected[real])
+
+
+@each_system
+def test_stepping_equals_forward_for_many_hypotheses_against_one_memory(name: str) -> None:
+    model, beam, length = make(name), 5, 6
+    targets = torch.randint(4, VOCABULARY, (len(SOURCES) * beam, length))
+    batch = Batch.of([source for source in SOURCES for _ in range(beam)], targets.tolist())
+    expected = model.project(model(batch))
+    close(steps(model, batch, Side.of([[*source, EOS] for source in SOURCES]), beam), expected)
+
+
+@each_system
+def test_following_a_beam_goes_on_from_the_chosen_rows(name: str) -> None:
+    model, beam = make(name), 3
+    memory = model.encode(Side.of([[*source, EOS] for source in SOURCES]))
+    state = model.start(memory, beam)
+    written = torch.randint(4, VOCABULARY, (len(SOURCES) * beam, 3))
+    written[:, 0] = BOS
+    for tokens in written.T[:2]:
+        _, state = model.step(tokens, state, memory)
+    chosen = torch.tensor([row // beam * beam + (row * 2 + 1) % beam for row in range(len(written))])
+    followed, _ = model.step(written[:, 2], follow(state, chosen), memory)
+    targets = torch.cat((written[chosen, 1:2], written[:, 2:]), dim=1).tolist()
+    batch = Batch.of([source for source in SOURCES for _ in range(beam)], targets)
+    close(followed, model.project(model(batch))[:, 2])
+
+
+@each_system
+def test_padding_and_company_change_nothing(name: str) -> None:
+    model = make(name)
+    together = Batch.of(SOURCES, TARGETS)
+    wide = Batch(widened(together.source, 3), widened(together.target, 5), nn.functional.pad(together.labels, (0, 5)))
+    for pair, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        expected = model(Batch.of([source], [target]))[0]
+        for batch in (together, wide):
+            close(model(batch)[pair, : len(target) + 1], expected)
+
+
+@each_system
+def test_packed_sentences_are_what_they_are_alone(name: str) -> None:
+    model = make(name)
+    rows = [[2, 0], [3, 1]]
+    hidden = model(packed(rows, 17, 13))
+    for row, pairs in enumerate(rows):
+        start = 0
+        for pair in pairs:
+            expected = model(Batch.of([SOURCES[pair]], [TARGETS[pair]]))[0]
+            close(hidden[row, start : start + len(expected)], expected)
+            start += len(expected)
+
+
+@each_system
+def test_a_later_target_token_never_changes_an_earlier_state(name: str) -> None:
+    model, batch = make(name), Batch.of(SOURCES[:1], TARGETS[:1])
+    before = model(batch)
+    batch.target.ids[0, 4] = 19
+    after = model(batch)
+    close(after[0, :4], before[0, :4])
+    assert not torch.allclose(after[0, 4:], before[0, 4:])
+
+
+@each_system
+def test_every_source_token_reaches_the_last_target_position_that_may_see_it(name: str) -> None:
+    if SYSTEMS[name].get("sight", "all") != "all":
+        pytest.skip("sees a window alone")
+    model, batch = make(name), Batch.of(SOURCES[1:2], TARGETS[1:2])
+    before = model(batch)
+    for position in range(len(SOURCES[1])):
+        changed = Side(batch.source.ids.clone(), batch.source.segments, batch.source.positions)
+        changed.ids[0, position] = 30
+        assert not torch.allclose(model(Batch(changed, batch.target, batch.labels))[0, -1], before[0, -1])
+
+
+@each_system
+def test_weights_are_positive_and_stay_inside_the_sentence(name: str) -> None:
+    model, batch = make(name), packed([[2, 0], [3, 1]], 17, 13)
+    maps = model.attention(batch)
+    has_attention = SYSTEMS[name].get("attention", "none") != "none"
+    assert len(maps.cross) == (1 if has_attention else 0)
+    same = batch.target.segments[:, :, None] == batch.source.segments[:, None]
+    real = batch.target.segments > 0
+    for weights in maps.cross:
+        assert weights.shape == (2, 1, 13, 17)
+        assert not weights[:, 0][~(same & real[:, :, None])].any()
+        sums = weights[:, 0].sum(-1)[real]
+        if SYSTEMS[name].get("sight") == "predictive":  # weighted by a bell, as published
+            assert (sums <= 1 + 1e-9).all()
+        else:
+            close(sums, torch.ones_like(sums))
+
+
+@each_system
+def test_every_parameter_learns(name: str) -> None:
+    model, batch = make(name).train(), packed([[2, 0], [3, 1]], 17, 13)
+    model.project(model(batch))[batch.target.segments > 0].log_softmax(-1)[:, 5].sum().backward()
+    assert [
+        each for each, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()
+    ] == []
