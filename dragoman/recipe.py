@@ -17,6 +17,8 @@ from dragoman.config import Section, Values, check, merge, parse_overrides, read
 from dragoman.data.prepare import DataConfig
 from dragoman.errors import ConfigError
 from dragoman.models.interface import Precision
+from dragoman.models.language_model import LanguageModelConfig
+from dragoman.models.lstmn import LstmnConfig
 from dragoman.models.recurrent import RecurrentConfig
 from dragoman.models.transformer import TransformerConfig
 
@@ -64,7 +66,9 @@ class Recipe(Section):
 
     data: DataConfig = DataConfig()
     # The registry of systems: another one is another section here.
-    model: TransformerConfig | RecurrentConfig = Field(TransformerConfig(), discriminator="kind")
+    model: TransformerConfig | RecurrentConfig | LstmnConfig | LanguageModelConfig = Field(
+        TransformerConfig(), discriminator="kind"
+    )
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
 

@@ -42,6 +42,8 @@ def other_values() -> list[tuple[str, str, object]]:
         "invalid": "drop",
         "positions": "none",
         "norm": "pre",
+        "norm_kind": "rms",
+        "feed_forward": "swiglu",
     }
     special |= {"schedule": "landing", "precision": "bf16", "heads": 16}
     found: list[tuple[str, str, object]] = []

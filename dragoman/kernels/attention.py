@@ -31,17 +31,26 @@ class Visible:
     seen_until: Int[Tensor, "B K"]  # and the one behind the last
 
     @classmethod
-    def same_sentence(cls, queries: Int[Tensor, "B Q"], keys: Int[Tensor, "B K"], causal: bool = False) -> "Visible":
-        """Positions of the same segment see each other, and no later ones where causal; empty positions see nothing."""
+    def same_sentence(
+        cls, queries: Int[Tensor, "B Q"], keys: Int[Tensor, "B K"], causal: bool = False, window: int | None = None
+    ) -> "Visible":
+        """Positions of the same segment see each other; none later where causal, none farther than a window's reach.
+
+        Empty positions see nothing.
+        """
         queries, keys = _ordered(queries, NONE), _ordered(keys, NONE + 1)
         first = torch.searchsorted(keys, queries, out_int32=True)
         last = torch.searchsorted(keys, queries, out_int32=True, right=True)
         seen_from = torch.searchsorted(queries, keys, out_int32=True)
         seen_until = torch.searchsorted(queries, keys, out_int32=True, right=True)
+        here = torch.arange(queries.shape[1], dtype=torch.int32, device=queries.device)
         if causal:
-            here = torch.arange(queries.shape[1], dtype=torch.int32, device=queries.device)
             last = torch.minimum(last, here + 1)
             seen_from = torch.maximum(seen_from, here)
+        if window is not None:
+            first, last = torch.maximum(first, here - window), torch.minimum(last, here + window + 1)
+            seen_from = torch.maximum(seen_from, here - window)
+            seen_until = torch.minimum(seen_until, here + window + 1)
         return cls(first, last, seen_from, seen_until)
 
     @cached_property

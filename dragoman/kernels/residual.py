@@ -17,10 +17,10 @@ WIDEST = 8192  # a row of a tensor that still fits a program's registers
 
 
 def add_and_norm(
-    x: Float[Tensor, "B Q D"], y: Float[Tensor, "B Q D"], norm: nn.LayerNorm, dropout: nn.Dropout
+    x: Float[Tensor, "B Q D"], y: Float[Tensor, "B Q D"], norm: nn.Module, dropout: nn.Dropout
 ) -> Float[Tensor, "B Q D"]:
-    """LayerNorm(x + Dropout(y)); in half precision, where y is, but for the arithmetic."""
-    if not has_kernel(y):
+    """LayerNorm(x + Dropout(y)); in half precision, where y is, but for the arithmetic. Other norms go torch's way."""
+    if not (has_kernel(y) and isinstance(norm, nn.LayerNorm)):
         return norm(x + dropout(y))
     share = dropout.p if dropout.training else 0.0
     seed = torch.randint(1 << 31, (1,), device=y.device)

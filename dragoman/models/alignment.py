@@ -8,7 +8,7 @@ from math import sqrt
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 Scoring = Literal["additive", "concat", "dot", "scaled-dot", "general"]
@@ -28,7 +28,7 @@ class Seen(NamedTuple):
 class Score(nn.Module):
     """How well queries and keys agree."""
 
-    def __init__(self, kind: Scoring, width: int) -> None:
+    def __init__(self, kind: Scoring, width: int, query_width: int | None = None) -> None:
         super().__init__()
         self.kind = kind
         match kind:
@@ -37,7 +37,7 @@ class Score(nn.Module):
             case "additive" | "concat":
                 # v tanh(W q + U k) (Bahdanau et al. 2015). Luong et al. write one matrix over q and k side by side:
                 # the same function.
-                self.query = nn.Linear(width, width, bias=False)
+                self.query = nn.Linear(query_width or width, width, bias=False)
                 self.key = nn.Linear(width, width, bias=False)
                 self.energy = nn.Linear(width, 1, bias=False)
 
@@ -51,7 +51,7 @@ class Score(nn.Module):
             case _:
                 return keys
 
-    def forward(self, query: Float[Tensor, "B Q D"], prepared: Float[Tensor, "B K D"]) -> Float[Tensor, "B Q K"]:
+    def forward(self, query: Float[Tensor, "B Q _"], prepared: Float[Tensor, "B K D"]) -> Float[Tensor, "B Q K"]:
         """A number for each query and key."""
         if self.kind in ("additive", "concat"):
             together = self.query(query)[:, :, None] + prepared[:, None]
@@ -86,8 +86,7 @@ class Alignment(nn.Module):
             visible = visible & (distance.abs() <= self.window)
             if self.sight == "predictive":  # a bell around the place, half a window wide, so that it can be learned
                 nearness = (-2 * (distance / self.window) ** 2).exp()
-        scores = self.score(query, seen.prepared).masked_fill(~visible, -torch.inf)
-        weights = scores.softmax(-1).masked_fill(~visible, 0.0)  # a softmax over nothing is not a number
+        weights = masked_softmax(self.score(query, seen.prepared), visible)
         if nearness is not None:
             weights = weights * nearness
         return weights @ seen.keys, weights
@@ -98,3 +97,15 @@ class Alignment(nn.Module):
             return last * self.to_place(query)[..., 0].sigmoid()
         # Departs from Luong et al.: a target longer than its source goes on looking at the end.
         return torch.minimum(seen.query_positions.to(query.dtype), last)
+
+
+def masked_softmax(scores: Float[Tensor, "B Q K"], visible: Bool[Tensor, "B #Q K"]) -> Float[Tensor, "B Q K"]:
+    """Weights over what is visible; zero where nothing is, for a softmax over nothing is not a number."""
+    return scores.masked_fill(~visible, -torch.inf).softmax(-1).masked_fill(~visible, 0.0)
+
+
+def choose(
+    flags: Bool[Tensor, " N"], yes: Shaped[Tensor, "N *any"], no: Shaped[Tensor, "N *any"]
+) -> Shaped[Tensor, "N *any"]:
+    """Rows of one or of the other."""
+    return torch.where(flags.view(-1, *([1] * (no.dim() - 1))), yes, no)

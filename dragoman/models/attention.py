@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from dragoman.kernels.attention import Visible, attend
+from dragoman.models.positions import Turn, unturned
 
 
 class KeysValues(NamedTuple):
@@ -23,12 +24,13 @@ class KeysValues(NamedTuple):
 class MultiHeadAttention(nn.Module):
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O (section 3.2.2)."""
 
-    def __init__(self, width: int, heads: int, key_width: int, value_width: int) -> None:
+    def __init__(self, width: int, heads: int, key_width: int, value_width: int, key_heads: int | None = None) -> None:
         super().__init__()
         self.heads = heads
+        self.key_heads = key_heads or heads
         self.query = nn.Linear(width, heads * key_width, bias=False)
-        self.key = nn.Linear(width, heads * key_width, bias=False)
-        self.value = nn.Linear(width, heads * value_width, bias=False)
+        self.key = nn.Linear(width, self.key_heads * key_width, bias=False)
+        self.value = nn.Linear(width, self.key_heads * value_width, bias=False)
         self.output = nn.Linear(heads * value_width, width, bias=False)
 
     def forward(
@@ -37,9 +39,13 @@ class MultiHeadAttention(nn.Module):
         seen: KeysValues,
         visible: Visible | None,
         weights: list[Tensor] | None = None,
+        turn: Turn = unturned,
     ) -> Float[Tensor, "B Q D"]:
         """Let every query look at the visible keys; where a list is given, append the weights to it."""
-        query = self._split(self.query(queries))
+        query = turn(self.split(self.query(queries), self.heads))
+        if self.key_heads < self.heads:
+            # Departs from the paper: several heads may share keys and values (Ainslie et al. 2023), an option.
+            seen = KeysValues(*(each.repeat_interleave(self.heads // self.key_heads, dim=1) for each in seen))
         if weights is None:
             mixed = attend(query, *seen, visible)
         else:
@@ -47,13 +53,15 @@ class MultiHeadAttention(nn.Module):
             mixed = weights[-1] @ seen.values
         return self.output(mixed.transpose(1, 2).flatten(2))
 
-    def keys_values(self, memory: Float[Tensor, "B K D"]) -> KeysValues:
+    def keys_values(self, memory: Float[Tensor, "B K D"], turn: Turn = unturned) -> KeysValues:
         """Project what will be looked at, once, however many queries come."""
-        return KeysValues(self._split(self.key(memory)), self._split(self.value(memory)))
+        keys, values = (self.split(each(memory), self.key_heads) for each in (self.key, self.value))
+        return KeysValues(turn(keys), values)
 
-    def _split(self, projected: Float[Tensor, "B Q HC"]) -> Float[Tensor, "B H Q C"]:
+    def split(self, projected: Float[Tensor, "B Q HC"], heads: int) -> Float[Tensor, "B H Q C"]:
+        """The channels of each head by themselves."""
         rows, length, _ = projected.shape
-        return projected.view(rows, length, self.heads, -1).transpose(1, 2)
+        return projected.view(rows, length, heads, -1).transpose(1, 2)
 
 
 def attention_weights(

@@ -1,15 +1,23 @@
-"""Positions (section 3.5): sinusoidal, learned, or none.
+"""Positions (section 3.5): sinusoidal, learned, or none; and rotary, which came later.
 
-Axes: B rows, S positions, D width.
+Axes: B rows, S positions, D width, H heads, C channels of a head.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-PositionKind = Literal["sinusoidal", "learned", "none"]
+PositionKind = Literal["sinusoidal", "learned", "none", "rotary"]
+Turn = Callable[[Tensor], Tensor]  # of queries or keys, before they meet
+
+
+def unturned(x: Tensor) -> Tensor:
+    """As the paper has it: positions are in the embeddings, and nothing is turned."""
+    return x
 
 
 def sinusoids(length: int, width: int) -> Float[Tensor, "S D"]:
@@ -31,11 +39,33 @@ class Positions(nn.Module):
                 self.register_buffer("table", sinusoids(longest, width), persistent=False)
             case "learned":
                 self.table = nn.Parameter(torch.randn(longest, width) * width**-0.5)
-            case "none":
+            case "none" | "rotary":
                 self.table = None
+        self.is_rotary = kind == "rotary"
 
     def forward(self, embedded: Float[Tensor, "B S D"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
         """Embeddings with their positions."""
         if self.table is None:
             return embedded
         return embedded + nn.functional.embedding(positions, self.table)
+
+    def turning(self, positions: Int[Tensor, "B S"]) -> Turn:
+        """How queries and keys at these positions are turned before they meet."""
+        if not self.is_rotary:
+            return unturned
+        return partial(rotate, positions=positions)
+
+
+def rotate(x: Float[Tensor, "B H S C"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B H S C"]:
+    """Turn each pair of channels by an angle that grows with the position (Su et al. 2021).
+
+    A turned query and a turned key agree by how far apart they stand, wherever that is. The angles are those of the
+    paper's sinusoids; an odd channel at the end is left as it is.
+    """
+    pairs = x.shape[-1] // 2
+    speeds = 10000 ** (-torch.arange(pairs, device=x.device, dtype=torch.float32) / pairs)
+    angles = positions[:, None, :, None] * speeds
+    sine, cosine = angles.sin().to(x.dtype), angles.cos().to(x.dtype)
+    even, odd, rest = x[..., 0 : 2 * pairs : 2], x[..., 1 : 2 * pairs : 2], x[..., 2 * pairs :]
+    turned = torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1)
+    return torch.cat((turned.flatten(-2), rest), dim=-1)

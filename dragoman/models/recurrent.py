@@ -3,7 +3,7 @@
 One model with a choice at each joint: Cho et al. and Sutskever et al. 2014 (a fixed vector), Bahdanau et al. 2015 (soft
 alignment), Luong et al. 2015 (global and local attention), Wu et al. 2016 (a deep residual stack). A state begins anew
 where a sentence does, so sentences may share a row.
-Axes: B rows, S source positions, T target positions, K keys, Q queries, D width, E state (D, or 2 D of an LSTM),
+Axes: B rows, S source positions, T target positions, K keys, Q queries, D width, U state (D, or 2 D of an LSTM),
 V vocabulary, N = B*Q hypotheses.
 """
 
@@ -11,14 +11,14 @@ from math import sqrt
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from dragoman.batch import Batch, Side
 from dragoman.config import Section
 from dragoman.kernels.attention import Visible
-from dragoman.models.alignment import Alignment, Scoring, Seen, Sight
+from dragoman.models.alignment import Alignment, Scoring, Seen, Sight, choose
 from dragoman.models.interface import AttentionWeights, Memory, Model, State
 
 CellKind = Literal["rnn", "gru", "lstm"]
@@ -124,7 +124,7 @@ class Recurrent(Model):
     def _prepare(self, keys: Float[Tensor, "B S D"]) -> Float[Tensor, "B S D"]:
         return self.alignment.score.prepare(keys) if self.looks else keys
 
-    def _read(self, source: Side, visible: Visible) -> tuple[Float[Tensor, "B S D"], list[Float[Tensor, "B T E"]]]:
+    def _read(self, source: Side, visible: Visible) -> tuple[Float[Tensor, "B S D"], list[Float[Tensor, "B T U"]]]:
         """The top layer at every source position, and how each layer ended the sentence of each target position."""
         x, endings = self._embed(self.source_embedding, source.ids), []
         for number, layer in enumerate(self.encoder):
@@ -133,7 +133,7 @@ class Recurrent(Model):
             x = self._add(number, x, shown)
         return x, endings
 
-    def _decode(self, batch: Batch) -> tuple[Float[Tensor, "B T D"], list[Float[Tensor, "B 1 S"]]]:
+    def _decode(self, batch: Batch) -> tuple[Float[Tensor, "B T D"], list[Float[Tensor, "B Q S"]]]:
         source, target = batch.source, batch.target
         visible = Visible.same_sentence(target.segments, source.segments)
         keys, endings = self._read(source, visible)
@@ -145,7 +145,7 @@ class Recurrent(Model):
         outputs, weights = [], []
         for now in range(target.ids.shape[1]):
             is_first = target.positions[:, now] == 0
-            state = {name: _choose(is_first, beginnings[name][:, now], tensor) for name, tensor in state.items()}
+            state = {name: choose(is_first, beginnings[name][:, now], tensor) for name, tensor in state.items()}
             here = slice(now, now + 1)
             seen = Seen(keys, prepared, source.positions, visible.mask[:, here], target.positions[:, here])
             output, state, looked = self._advance(embedded[:, now], state, seen)
@@ -153,7 +153,7 @@ class Recurrent(Model):
             weights += [looked] if looked is not None else []
         return torch.stack(outputs, dim=1), weights
 
-    def _begin(self, states: list[Float[Tensor, "N E"]]) -> State:
+    def _begin(self, states: list[Float[Tensor, "N U"]]) -> State:
         state = {f"cell.{number}": each for number, each in enumerate(states)}
         last = states[-1][:, : self.width]
         state["position"] = torch.zeros(len(last), dtype=torch.long, device=last.device)
@@ -208,7 +208,7 @@ class EncoderLayer(nn.Module):
 
     def forward(
         self, x: Float[Tensor, "B S D"], segments: Int[Tensor, "B S"], visible: Visible
-    ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B T E"]]:
+    ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B T U"]]:
         """What it shows at every position, and the state in which it left each query's sentence."""
         shown, kept = zip(*(reader(x, segments, visible) for reader in self.readers), strict=True)
         # What both show stands before what both keep, as in a state of full width.
@@ -228,7 +228,8 @@ class Reader(nn.Module):
         self, x: Float[Tensor, "B S _"], segments: Int[Tensor, "B S"], visible: Visible
     ) -> tuple[Float[Tensor, "B S _"], Float[Tensor, "B T _"]]:
         """What it shows at every position, and the state in which it left each query's sentence."""
-        begins = self._begins(segments)
+        # Where it comes into another sentence; what it begins the row with is nothing already.
+        begins = segments != segments.roll(-1 if self.is_backward else 1, dims=1)
         order = range(x.shape[1])
         state, states = self.cell.zeros(len(x)), []
         for now in reversed(order) if self.is_backward else order:
@@ -240,12 +241,6 @@ class Reader(nn.Module):
         end = end.long().clamp(0, x.shape[1] - 1)
         return every[..., : self.cell.width], every.gather(1, end[:, :, None].expand(-1, -1, every.shape[2]))
 
-    def _begins(self, segments: Int[Tensor, "B S"]) -> Bool[Tensor, "B S"]:
-        """Where it comes into another sentence."""
-        begins = segments != segments.roll(-1 if self.is_backward else 1, dims=1)
-        begins[:, -1 if self.is_backward else 0] = True
-        return begins
-
 
 class Cell(nn.Module):
     """One step of a recurrent layer; the state of an LSTM is what it shows and what it keeps, side by side."""
@@ -255,16 +250,12 @@ class Cell(nn.Module):
         self.cell = CELLS[kind](inputs, width)
         self.width, self.is_lstm = width, kind == "lstm"
 
-    def zeros(self, rows: int) -> Float[Tensor, "N E"]:
+    def zeros(self, rows: int) -> Float[Tensor, "N U"]:
         """The state of a reader that has read nothing."""
         return self.cell.weight_hh.new_zeros(rows, self.width * (1 + self.is_lstm))
 
-    def forward(self, x: Float[Tensor, "N _"], state: Float[Tensor, "N E"]) -> Float[Tensor, "N E"]:
+    def forward(self, x: Float[Tensor, "N _"], state: Float[Tensor, "N U"]) -> Float[Tensor, "N U"]:
         """The next state."""
         if self.is_lstm:
             return torch.cat(self.cell(x, state.chunk(2, dim=-1)), dim=-1)
         return self.cell(x, state)
-
-
-def _choose(flags: Bool[Tensor, " N"], yes: Shaped[Tensor, "N *any"], no: Shaped[Tensor, "N *any"]) -> Tensor:
-    return torch.where(flags.view(-1, *([1] * (no.dim() - 1))), yes, no)

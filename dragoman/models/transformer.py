@@ -19,8 +19,19 @@ from dragoman.config import Section
 from dragoman.kernels.attention import Visible
 from dragoman.models.attention import KeysValues, MultiHeadAttention
 from dragoman.models.interface import AttentionWeights, Memory, Model, State
-from dragoman.models.layers import DecoderLayer, EncoderLayer, NormPlace, Residual
+from dragoman.models.layers import (
+    NORMS,
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    GatedFeedForward,
+    NormKind,
+    NormPlace,
+    Residual,
+)
 from dragoman.models.positions import PositionKind, Positions
+
+FEED_FORWARDS = {"relu": FeedForward, "swiglu": GatedFeedForward}
 
 
 class TransformerConfig(Section):
@@ -28,14 +39,19 @@ class TransformerConfig(Section):
 
     kind: Literal["transformer"] = "transformer"
     layers: int = Field(6, ge=1, le=1024)  # N
+    decoder_layers: int | None = Field(None, ge=1, le=1024)  # None: as many
     width: int = Field(512, ge=1, le=65536)  # d_model
     hidden: int = Field(2048, ge=1, le=262144)  # d_ff
     heads: int = Field(8, ge=1, le=65536)  # h
     key_width: int | None = Field(None, ge=1, le=65536)  # d_k; None: width / heads
     value_width: int | None = Field(None, ge=1, le=65536, validate_default=True)  # d_v; None: width / heads
+    key_heads: int | None = Field(None, ge=1, le=65536)  # heads of keys and values; None: as many as of queries
+    feed_forward: Literal["relu", "swiglu"] = "relu"
     dropout: float = Field(0.1, ge=0, lt=1)  # P_drop
     positions: PositionKind = "sinusoidal"
     norm: NormPlace = "post"
+    norm_kind: NormKind = "layer"
+    window: int | None = Field(None, ge=1, le=1 << 20)  # neighbours seen to each side: r = 2 window + 1 (Table 1)
     longest: int = Field(1024, ge=1, le=1 << 20)  # positions a sentence may take
 
     @field_validator("value_width")
@@ -49,6 +65,13 @@ class TransformerConfig(Section):
                 "use another number of heads, or set both 'model.key_width' and 'model.value_width'"
             )
         return value_width
+
+    @field_validator("key_heads")
+    @classmethod
+    def _key_heads_divide_heads(cls, key_heads: int | None, others: Any) -> int | None:
+        if key_heads and (heads := others.data.get("heads", key_heads)) % key_heads:
+            raise ValueError(f"'model.key_heads' = {key_heads} does not divide 'model.heads' = {heads}")
+        return key_heads
 
     def build(self, vocabulary: int, source_vocabulary: int | None = None) -> "Transformer":
         """A fresh model of this shape."""
@@ -69,19 +92,21 @@ class Transformer(Model):
         super().__init__()
         self.longest = config.longest
         self.width = config.width
+        self.window = config.window
         self.target_embedding = nn.Embedding(vocabulary, config.width)
         self.source_embedding = (
             self.target_embedding if source_vocabulary is None else nn.Embedding(source_vocabulary, config.width)
         )
         self.positions = Positions(config.positions, config.longest, config.width)
         self.dropout = nn.Dropout(config.dropout)
-        attention = partial(MultiHeadAttention, config.width, config.heads, *config.channels)
-        residual = partial(Residual, config.width, config.dropout, config.norm)
-        layers = range(config.layers)
-        self.encoder = nn.ModuleList(EncoderLayer(attention, config.hidden, residual) for _ in layers)
-        self.decoder = nn.ModuleList(DecoderLayer(attention, config.hidden, residual) for _ in layers)
+        attention = partial(MultiHeadAttention, config.width, config.heads, *config.channels, config.key_heads)
+        feed_forward = partial(FEED_FORWARDS[config.feed_forward], config.width, config.hidden)
+        residual = partial(Residual, config.width, config.dropout, config.norm, config.norm_kind)
+        parts = (attention, feed_forward, residual)
+        self.encoder = nn.ModuleList(EncoderLayer(*parts) for _ in range(config.layers))
+        self.decoder = nn.ModuleList(DecoderLayer(*parts) for _ in range(config.decoder_layers or config.layers))
         # Pre-norm leaves the last residual unnormalised; post-norm has already normalised it.
-        final = partial(nn.LayerNorm, config.width) if config.norm == "pre" else nn.Identity
+        final = partial(NORMS[config.norm_kind], config.width) if config.norm == "pre" else nn.Identity
         self.encoder_norm, self.decoder_norm = final(), final()
         self.apply(_initialise)
 
@@ -121,10 +146,11 @@ class Transformer(Model):
         # A sentence that is done may go on for a while, unread.
         position = state["position"].clamp(max=self.longest - 1)
         x = self._embed(self.target_embedding, tokens[:, None], position[:, None])
+        turn = self.positions.turning(position[:, None])
         memory_visible = Visible(*(memory.parts[f"visible.{each.name}"] for each in fields(Visible)))
         for number, layer in enumerate(self.decoder):
             seen = KeysValues(memory.parts[f"keys.{number}"], memory.parts[f"values.{number}"])
-            x = layer(x, None, seen, memory_visible, partial(_remember, state, number))
+            x = layer(x, None, seen, memory_visible, partial(_remember, state, number, self.window), turn)
         state["position"] = state["position"] + 1
         return self.project(self.decoder_norm(x)[:, 0]), state
 
@@ -136,10 +162,11 @@ class Transformer(Model):
         return weights
 
     def _encode(self, source: Side, weights: list[Tensor] | None) -> Float[Tensor, "B S D"]:
-        visible = Visible.same_sentence(source.segments, source.segments)
+        visible = Visible.same_sentence(source.segments, source.segments, window=self.window)
         x = self._embed(self.source_embedding, source.ids, source.positions)
+        turn = self.positions.turning(source.positions)
         for layer in self.encoder:
-            x = layer(x, visible, weights)
+            x = layer(x, visible, turn, weights)
         return self.encoder_norm(x)
 
     def _decode(
@@ -149,12 +176,13 @@ class Transformer(Model):
         weights: tuple[list[Tensor], list[Tensor]] | tuple[None, None],
     ) -> Float[Tensor, "B T D"]:
         target = batch.target
-        visible = Visible.same_sentence(target.segments, target.segments, causal=True)
+        visible = Visible.same_sentence(target.segments, target.segments, causal=True, window=self.window)
         memory_visible = Visible.same_sentence(target.segments, batch.source.segments)
         x = self._embed(self.target_embedding, target.ids, target.positions)
+        turn = self.positions.turning(target.positions)
         for layer in cast(list[DecoderLayer], self.decoder):
             seen = layer.cross_attention.keys_values(states)
-            x = layer(x, visible, seen, memory_visible, weights=weights)
+            x = layer(x, visible, seen, memory_visible, turn=turn, weights=weights)
         return self.decoder_norm(x)
 
     def _embed(
@@ -164,10 +192,13 @@ class Transformer(Model):
         return self.dropout(self.positions(embedding(ids) * sqrt(self.width), positions))
 
 
-def _remember(state: State, layer: int, new: KeysValues) -> KeysValues:
-    """Append this step's keys and values to those of the earlier steps."""
+def _remember(state: State, layer: int, window: int | None, new: KeysValues) -> KeysValues:
+    """Append this step's keys and values to those of the earlier steps that are still in sight."""
     for name, tensor in zip(("keys", "values"), new, strict=True):
-        state[f"{name}.{layer}"] = torch.cat((state[f"{name}.{layer}"], tensor), dim=2)
+        earlier = state[f"{name}.{layer}"]
+        if window is not None:
+            earlier = earlier[:, :, -window:]
+        state[f"{name}.{layer}"] = torch.cat((earlier, tensor), dim=2)
     return KeysValues(state[f"keys.{layer}"], state[f"values.{layer}"])
 
 

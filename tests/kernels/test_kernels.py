@@ -48,12 +48,14 @@ def gradients(result: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return torch.autograd.grad(result, inputs, along)
 
 
-@pytest.mark.parametrize("which", ["encoder", "decoder", "cross"])
-def test_attention(which: str, device: torch.device) -> None:
+@pytest.mark.parametrize(
+    ("which", "window"), [("encoder", None), ("decoder", None), ("cross", None), ("encoder", 1), ("decoder", 5)]
+)
+def test_attention(which: str, window: int | None, device: torch.device) -> None:
     torch.manual_seed(0)
     source, target = rows(0, 101, device), rows(1, 127, device)
     queries, keys = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}[which]
-    visible = Visible.same_sentence(queries, keys, causal=which == "decoder")
+    visible = Visible.same_sentence(queries, keys, causal=which == "decoder", window=window)
     shapes = [(len(LENGTHS), side.shape[1], HEADS, CHANNELS) for side in (queries, keys, keys)]
     inputs = [torch.randn(shape, device=device, requires_grad=True) for shape in shapes]
     query, key, value = (each.transpose(1, 2) for each in inputs)

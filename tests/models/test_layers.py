@@ -28,7 +28,8 @@ def randomise(module: nn.Module) -> nn.Module:
 def make(kind: Callable[..., nn.Module], shape: tuple[int, int, int, int], norm: NormPlace) -> nn.Module:
     torch.manual_seed(sum(shape))
     width = shape[0]
-    return randomise(kind(partial(MultiHeadAttention, *shape), 17, partial(Residual, width, 0.3, norm)))
+    parts = (partial(MultiHeadAttention, *shape), partial(FeedForward, width, 17), partial(Residual, width, 0.3, norm))
+    return randomise(kind(*parts))
 
 
 def draw(width: int) -> tuple[Tensor, Tensor, Tensor, Visible, Visible]:
