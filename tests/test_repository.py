@@ -8,11 +8,14 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import requires
 from itertools import chain
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import dragoman
 from dragoman.config import Section, check
@@ -212,6 +215,23 @@ def test_what_the_base_recipe_leaves_in_comments_may_be_set() -> None:
 def test_no_file_names_a_folder_of_the_machine_it_was_written_on() -> None:
     machine = re.compile(rb"/(?:work|root|home/\w+)/[\w.]")
     assert not [path for path in kept_files() if machine.search(path.read_bytes())]
+
+
+def test_a_fresh_clone_installs_what_the_tests_were_seen_to_pass_with() -> None:
+    pinned = re.findall(r"^([\w.-]+)==\S+$", (ROOT / "constraints.txt").read_text(), flags=re.MULTILINE)
+    known = set(map(canonicalize_name, pinned))
+    needed, seen = [Requirement("dragoman[dev]")], set()
+    while needed:
+        one = needed.pop()
+        seen.add(str(one))
+        if one.name == "torch":  # what it needs in turn differs from build to build
+            continue
+        for further in map(Requirement, requires(one.name) or []):
+            is_wanted = [not further.marker or further.marker.evaluate({"extra": each}) for each in one.extras or {""}]
+            if any(is_wanted) and str(further) not in seen:
+                needed.append(further)
+    assert len(seen) > 30
+    assert {canonicalize_name(Requirement(each).name) for each in seen} - known == {"dragoman"}
 
 
 def test_layers_import_only_what_lies_below() -> None:

@@ -61,10 +61,8 @@ def prepare(
         for split, corpus in corpora.items():
             cleaners[split] = _write_clean_text(corpus, folder, split, config, say)
         vocabularies = _learn_vocabularies(folder, config, say)
-        size = max(map(len, vocabularies))
         splits = {
-            split: _encode(folder, split, vocabularies, StoreWriter(folder, split, size), cleaner, config.longest)
-            for split, cleaner in cleaners.items()
+            split: _encode(folder, split, vocabularies, cleaner, config.longest) for split, cleaner in cleaners.items()
         }
         for split, corpus in corpora.items():
             if splits[split].pairs == 0:
@@ -80,19 +78,18 @@ def encode_anew(data: Data, vocabularies: tuple[Vocabulary, Vocabulary], config:
         what = "prepared without byte fallback, so its text cannot be read back"
         raise DataError("--data", what, hint="prepare it again with data.byte_fallback=true")
     old = (data.source_vocabulary, data.target_vocabulary)
-    size = max(map(len, vocabularies))
     with _data_folder(out) as folder:
         splits = {}
         for split, store in data.splits.items():
-            writer = StoreWriter(folder, split, size)
-            for first in range(0, len(store), LINES_AT_ONCE):
-                pairs = [store.pair(number) for number in range(first, min(first + LINES_AT_ONCE, len(store)))]
-                ids = [[side.tolist() for side in column] for column in zip(*pairs, strict=True)]
-                sides = zip(old, vocabularies, ids, strict=True)
-                recoded = [new.encode(before.decode(side)) for before, new, side in sides]
-                for source, target in zip(*recoded, strict=True):
-                    writer.add(source, target)
-            splits[split] = writer.close(data.manifest.splits[split].dropped)
+            with StoreWriter(folder, split, max(map(len, vocabularies))) as writer:
+                for first in range(0, len(store), LINES_AT_ONCE):
+                    pairs = [store.pair(number) for number in range(first, min(first + LINES_AT_ONCE, len(store)))]
+                    ids = [[side.tolist() for side in column] for column in zip(*pairs, strict=True)]
+                    sides = zip(old, vocabularies, ids, strict=True)
+                    recoded = [new.encode(before.decode(side)) for before, new, side in sides]
+                    for source, target in zip(*recoded, strict=True):
+                        writer.add(source, target)
+                splits[split] = writer.close(data.manifest.splits[split].dropped)
         _finish(folder, data.manifest.languages, config, vocabularies, splits)
 
 
@@ -164,26 +161,22 @@ def _learn_vocabularies(folder: Path, config: DataConfig, say: Callable[[str], N
 
 
 def _encode(
-    folder: Path,
-    split: str,
-    vocabularies: tuple[Vocabulary, Vocabulary],
-    writer: StoreWriter,
-    cleaner: Cleaner,
-    longest: int,
+    folder: Path, split: str, vocabularies: tuple[Vocabulary, Vocabulary], cleaner: Cleaner, longest: int
 ) -> Split:
     texts = [_read_text(folder / f"{split}.{side}.txt") for side in SIDES]
-    while lines := [list(islice(text, LINES_AT_ONCE)) for text in texts]:
-        if not lines[0]:
-            break
-        ids = [vocabulary.encode(side) for vocabulary, side in zip(vocabularies, lines, strict=True)]
-        for source, target in zip(*ids, strict=True):
-            if max(len(source), len(target)) > longest:
-                cleaner.count_too_long()
-            else:
-                writer.add(source, target)
-    for side in SIDES:
-        (folder / f"{split}.{side}.txt").unlink()
-    return writer.close({str(reason): count for reason, count in cleaner.dropped.items()})
+    with StoreWriter(folder, split, max(map(len, vocabularies))) as writer:
+        while lines := [list(islice(text, LINES_AT_ONCE)) for text in texts]:
+            if not lines[0]:
+                break
+            ids = [vocabulary.encode(side) for vocabulary, side in zip(vocabularies, lines, strict=True)]
+            for source, target in zip(*ids, strict=True):
+                if max(len(source), len(target)) > longest:
+                    cleaner.count_too_long()
+                else:
+                    writer.add(source, target)
+        for side in SIDES:
+            (folder / f"{split}.{side}.txt").unlink()
+        return writer.close({str(reason): count for reason, count in cleaner.dropped.items()})
 
 
 def _finish(

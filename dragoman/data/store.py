@@ -88,6 +88,12 @@ class StoreWriter:
         self._offsets = array("Q", [0])
         self.tokens = [0, 0]
 
+    def __enter__(self) -> "StoreWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ids.close()
+
     def add(self, source: Iterable[int], target: Iterable[int]) -> None:
         """Append one pair."""
         for side, sentence in enumerate((source, target)):

@@ -24,6 +24,9 @@ BYTES = 256
 BLANK = "\u2581"
 # Lines are split at characters that will not be pieces; SentencePiece's own sign for them serves.
 UNLEARNED = "\u2585"
+# Said behind a model, it wins over what the model says: normalizer_spec { add_dummy_prefix: false }, as protobuf merges
+# messages. SentencePiece's own way to say so came with 0.2.0 and went with 0.2.3.
+WITHOUT_PREFIX = b"\x1a\x02\x18\x00"
 # Beyond this pieces hardly change, but memory grows; every k-th line is taken, so that the result is always the same.
 LINES_AT_MOST = 2_000_000
 
@@ -71,9 +74,7 @@ class Vocabulary:
 
     @cached_property
     def _without_prefix(self) -> SentencePieceProcessor:
-        processor = SentencePieceProcessor(model_proto=self.proto)
-        processor.override_normalizer_spec(add_dummy_prefix=False)
-        return processor
+        return SentencePieceProcessor(model_proto=self.proto + WITHOUT_PREFIX)
 
 
 def normalise(text: str) -> str:
