@@ -3,7 +3,7 @@
 import json
 import reprlib
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -46,10 +46,11 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Values:
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        if isinstance(old, dict) and isinstance(value, dict) and value.get("kind") in (None, old.get("kind")):
-            merged[key] = merge(old, value)
-        else:
+        if not (isinstance(old, dict) and isinstance(value, dict)):
             merged[key] = value
+            continue
+        kinds = {each["kind"] for each in (old, value) if "kind" in each}
+        merged[key] = value if len(kinds) > 1 else merge(old, value)
     return merged
 
 
@@ -99,13 +100,14 @@ def _parse_file(path: Path) -> Values:
 
 
 def _describe(kind: type[Section], mistake: Any) -> str:
-    place = ".".join(_keys(kind, mistake["loc"]))
+    keys, section = _walk(kind, mistake["loc"])
+    place = ".".join(keys)
     match mistake["type"]:
         case "extra_forbidden":
-            names = [name for name in _names(kind) if name != place]  # another kind may have it
-            section, _, key = place.rpartition(".")
-            inside = [name for name in names if name.rpartition(".")[0] == section]
-            near = next((full for group in (inside, names) if (full := _nearest(key, group))), None)
+            around = "".join(f"{key}." for key in keys[:-1])
+            inside = [around + name for name in getattr(section, "model_fields", {})]
+            elsewhere = [name for name in _names(kind) if not (around and name.startswith(around))]
+            near = next((full for group in (inside, elsewhere) if (full := _nearest(keys[-1], group))), None)
             return f"unknown key '{place}'" + (f", did you mean '{near}'?" if near else "")
         case "value_error":  # raised by a validator of ours, whose message names its keys
             return str(mistake["ctx"]["error"])
@@ -117,16 +119,23 @@ def _describe(kind: type[Section], mistake: Any) -> str:
             return f"'{place}': {said}, got {reprlib.repr(mistake['input'])}"
 
 
-def _keys(kind: type[Section], place: tuple[str, ...]) -> Iterator[str]:
-    """The keys that lead to a place; where a section has several kinds, pydantic puts the kind between them."""
-    section: Any = kind
+def _walk(kind: type[Section], place: tuple[Any, ...]) -> tuple[list[str], Any]:
+    """The keys that lead to a place and the section the last of them stands in.
+
+    Where a section has several kinds, pydantic puts the kind between the keys.
+    """
+    keys: list[str] = []
+    inside: Any = kind
+    around: Any = kind
     for part in place:
-        if part in _kinds(section):
-            section = _kinds(section)[part]
+        if part in _kinds(inside):
+            inside = _kinds(inside)[part]
             continue
-        yield str(part)
-        field = getattr(section, "model_fields", {}).get(part)
-        section = field.annotation if field else None
+        keys.append(str(part))
+        around = inside
+        field = getattr(around, "model_fields", {}).get(part)
+        inside = field.annotation if field else None
+    return keys, around
 
 
 def _kinds(section: Any) -> dict[str, type[Section]]:

@@ -241,6 +241,14 @@ def test_a_section_of_another_kind_begins_anew_and_one_of_the_same_goes_on() -> 
     assert merge({}, {"vehicle": {"kind": "sledge"}}) == {"vehicle": {"kind": "sledge"}}
 
 
+def test_what_names_no_kind_goes_on_whatever_comes_first() -> None:
+    for words in (["vehicle.wheels=3", "vehicle.kind=cart"], ["vehicle.kind=cart", "vehicle.wheels=3"]):
+        assert parse_overrides(words) == {"vehicle": {"wheels": 3, "kind": "cart"}}
+    assert merge({"vehicle": {"wheels": 3}}, {"vehicle": {"kind": "cart"}}) == {
+        "vehicle": {"wheels": 3, "kind": "cart"}
+    }
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
