@@ -279,7 +279,7 @@ def average(
     run: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
     last: Annotated[int, typer.Option(min=1, help="How many checkpoints.")] = 5,
-    half: Annotated[bool, typer.Option("--half", help="Write 16-bit weights: half the size, all but as good.")] = False,
+    half: Annotated[bool, typer.Option("--half", help="Write 16-bit weights: half the size.")] = False,
     about: Annotated[str | None, typer.Option(help="What to say of the model in its card: corpora, licences.")] = None,
     device: Device = "auto",
     threads: Threads = None,
