@@ -9,15 +9,17 @@ import torch
 from rich.console import Console
 
 from dragoman.batch import EOS, Batch, Side
+from dragoman.data.batches import Update
 from dragoman.decoding.scoring import score
 from dragoman.decoding.search import STEPS_BETWEEN_QUESTIONS, search
 from dragoman.models.transformer import Transformer, TransformerConfig
-from dragoman.recipe import read_recipe
+from dragoman.recipe import TrainingConfig, read_recipe
 from dragoman.saved import WEIGHTS, newest_good, read_tensors
 from dragoman.training.checkpoints import STATE
-from dragoman.training.gradients import summed_loss
+from dragoman.training.gradients import Gradients, summed_loss
 from dragoman.training.journal import read_journal
 from dragoman.training.run import run_training
+from dragoman.training.schedule import Progress
 from tests.training.conftest import MINUSCULE
 
 pytestmark = [
@@ -98,7 +100,28 @@ def test_a_deterministic_run_resumes_exactly(reversals: Path, tmp_path: Path) ->
         assert [name for name in one if not torch.equal(one[name], other[name])] == []
 
 
-def test_a_step_that_is_compiled_and_recorded_learns_the_same(
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_recorded_step_leaves_the_gradients_of_one_that_is_not(rows: int) -> None:
+    # Three pairs, a row each; of two at once the second part is smaller than what was recorded.
+    model = small_model()
+    orders = ([0, 1, 2], [2, 0, 1], [1, 1, 0])
+    updates = [
+        Update(Batch.of([SOURCES[n] for n in order], [TARGETS[n] for n in order]), order, 13) for order in orders
+    ]
+    found = []
+    for is_recorded in (True, False):
+        gradients = Gradients(model, TrainingConfig(precision="float32"))
+        gradients._is_recorded = is_recorded
+        for update in updates:
+            loss = gradients.of(update, Progress(rows_at_once=rows))
+            found.append([loss, *(each.grad.clone() for each in model.parameters() if each.grad is not None)])
+        assert (gradients._recording is not None) == is_recorded
+    for recorded, plain in zip(found[:3], found[3:], strict=True):
+        for one, other in zip(recorded, plain, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_a_step_that_is_compiled_learns_the_same(
     reversals: Path, tmp_path: Path, run_dragoman: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     # Rows that do not divide the update evenly, so that the last part is smaller than what was recorded. In a process
