@@ -36,5 +36,8 @@ def show_steps(translator: Translator, text: str) -> Iterator[str]:
         written.append(int(best.indices[0]))
     # One forced pass tells what each step looked at most, by the last layer's heads together.
     maps = translator.attention_of_ids(ids, written[:-1])
+    if not len(maps.cross):  # a model that looks at nothing: what it knows of the source is in its state
+        yield from lines
+        return
     for line, place in zip(lines, maps.cross[-1].mean(0).argmax(-1).tolist(), strict=True):
         yield f"{line}  (looking at {maps.source_pieces[place]})"

@@ -82,21 +82,21 @@ class Alignment(nn.Module):
         """What each query finds, and the weights with which it looked."""
         visible, nearness = seen.visible, None
         if self.sight != "all":
-            distance = seen.key_positions[:, None] - self._place(query, seen)[:, :, None]
+            distance = seen.key_positions[:, None] - self._place(query, seen)[:, :, None]  # never in half precision
             visible = visible & (distance.abs() <= self.window)
             if self.sight == "predictive":  # a bell around the place, half a window wide, so that it can be learned
-                nearness = (-2 * (distance / self.window) ** 2).exp()
+                nearness = (-2 * (distance / self.window) ** 2).exp().to(query.dtype)
         weights = masked_softmax(self.score(query, seen.prepared), visible)
         if nearness is not None:
             weights = weights * nearness
         return weights @ seen.keys, weights
 
-    def _place(self, query: Float[Tensor, "B Q D"], seen: Seen) -> Float[Tensor, "B Q"]:
-        last = (seen.visible.sum(-1) - 1).clamp(min=0).to(query.dtype)
+    def _place(self, query: Float[Tensor, "B Q D"], seen: Seen) -> Shaped[Tensor, "B Q"]:
+        last = (seen.visible.sum(-1) - 1).clamp(min=0)
         if self.sight == "predictive":
-            return last * self.to_place(query)[..., 0].sigmoid()
+            return last * self.to_place(query)[..., 0].sigmoid().to(torch.promote_types(query.dtype, torch.float32))
         # Departs from Luong et al.: a target longer than its source goes on looking at the end.
-        return torch.minimum(seen.query_positions.to(query.dtype), last)
+        return torch.minimum(seen.query_positions, last)
 
 
 def masked_softmax(scores: Float[Tensor, "B Q K"], visible: Bool[Tensor, "B #Q K"]) -> Float[Tensor, "B Q K"]:

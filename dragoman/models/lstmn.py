@@ -93,7 +93,7 @@ class Lstmn(Model):
         state = self.encoder.start(len(embedded), embedded)
         weights = []
         for now in range(embedded.shape[1]):
-            state["found"] = choose(source.positions[:, now] == 0, torch.zeros_like(state["found"]), state["found"])
+            self.encoder.begin_anew(state, source.positions[:, now] == 0)
             _, looked = self.encoder(embedded[:, now], state, own[:, now, :now])
             weights.append(nn.functional.pad(looked, (0, embedded.shape[1] - now)))
         return self.dropout(state["shown"]), torch.stack(weights, dim=1)
@@ -107,7 +107,7 @@ class Lstmn(Model):
         state = self.decoder.start(len(embedded), embedded)
         outputs, back, cross = [], [], []
         for now in range(embedded.shape[1]):
-            state["found"] = choose(target.positions[:, now] == 0, torch.zeros_like(state["found"]), state["found"])
+            self.decoder.begin_anew(state, target.positions[:, now] == 0)
             here = visible[:, now : now + 1]
             output, looked_back, looked = self._advance(
                 embedded[:, now], state, own[:, now, :now], keys, prepared, here
@@ -126,9 +126,9 @@ class Lstmn(Model):
         prepared: Float[Tensor, "B K D"],
         visible: Bool[Tensor, "B #Q K"],
     ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N _"], Float[Tensor, "B Q K"]]:
-        """Look at the source with what was found last, go on from what lies behind, and combine the two."""
+        """Look at the source with what was shown last, go on from what lies behind, and combine the two."""
         # The hypotheses of a sentence are so many queries against its one row of memory.
-        queries = state["found"].reshape(len(keys), -1, self.width)
+        queries = state["last"].reshape(len(keys), -1, self.width)
         looked = masked_softmax(self.score(queries, prepared), visible)
         context = (looked @ keys).flatten(0, 1)
         shown, looked_back = self.decoder(torch.cat((embedded, context), dim=-1), state, earlier)
@@ -145,23 +145,28 @@ class LookingBack(nn.Module):
         self.score = Score("additive", width, inputs + width)
 
     def start(self, rows: int, like: Tensor) -> State:
-        """A tape with nothing on it: what was shown, what was kept, and what was found when looking back."""
-        nothing = like.new_zeros(rows, 0, self.width)
-        return {"shown": nothing, "kept": nothing, "found": like.new_zeros(rows, self.width)}
+        """A tape with nothing on it; what was shown last on it, and what was found when looking back."""
+        tape, nothing = like.new_zeros(rows, 0, self.width), like.new_zeros(rows, self.width)
+        return {"shown": tape, "prepared": tape, "kept": tape, "last": nothing, "found": nothing}
+
+    def begin_anew(self, state: State, is_first: Bool[Tensor, " N"]) -> None:
+        """What came last belongs to another sentence where one begins; the tape itself is hidden by who sees whom."""
+        for name in ("last", "found"):
+            state[name] = choose(is_first, torch.zeros_like(state[name]), state[name])
 
     def forward(
         self, x: Float[Tensor, "N _"], state: State, visible: Bool[Tensor, "N _"]
     ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N _"]]:
         """Look back, take a step and write it on the tape; returns what is shown and the weights."""
         query = torch.cat((x, state["found"]), dim=-1)[:, None]
-        scores = self.score(query, self.score.prepare(state["shown"]))
-        weights = masked_softmax(scores, visible[:, None])
-        found, kept = ((weights @ state[name])[:, 0] for name in ("shown", "kept"))
-        new = self.cell(x, (found, kept))
-        for name, tensor in zip(("shown", "kept"), new, strict=True):
+        weights = masked_softmax(self.score(query, state["prepared"]), visible[:, None])
+        found, held = ((weights @ state[name])[:, 0] for name in ("shown", "kept"))
+        shown, kept = self.cell(x, (found, held))
+        written = {"shown": shown, "prepared": self.score.prepare(shown[:, None])[:, 0], "kept": kept}
+        for name, tensor in written.items():
             state[name] = torch.cat((state[name], tensor[:, None]), dim=1)
-        state["found"] = found
-        return new[0], weights[:, 0]
+        state["last"], state["found"] = shown, found
+        return shown, weights[:, 0]
 
 
 def _own(side: Side) -> Bool[Tensor, "B T K"]:

@@ -51,9 +51,7 @@ class Positions(nn.Module):
 
     def turning(self, positions: Int[Tensor, "B S"]) -> Turn:
         """How queries and keys at these positions are turned before they meet."""
-        if not self.is_rotary:
-            return unturned
-        return partial(rotate, positions=positions)
+        return partial(rotate, positions=positions) if self.is_rotary else unturned
 
 
 def rotate(x: Float[Tensor, "B H S C"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B H S C"]:
@@ -62,10 +60,10 @@ def rotate(x: Float[Tensor, "B H S C"], positions: Int[Tensor, "B S"]) -> Float[
     A turned query and a turned key agree by how far apart they stand, wherever that is. The angles are those of the
     paper's sinusoids; an odd channel at the end is left as it is.
     """
-    pairs = x.shape[-1] // 2
-    speeds = 10000 ** (-torch.arange(pairs, device=x.device, dtype=torch.float32) / pairs)
+    channels, paired = x.shape[-1], x.shape[-1] // 2 * 2
+    speeds = 10000 ** (-torch.arange(0, paired, 2, device=x.device) / channels)
     angles = positions[:, None, :, None] * speeds
-    sine, cosine = angles.sin().to(x.dtype), angles.cos().to(x.dtype)
-    even, odd, rest = x[..., 0 : 2 * pairs : 2], x[..., 1 : 2 * pairs : 2], x[..., 2 * pairs :]
-    turned = torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), dim=-1)
-    return torch.cat((turned.flatten(-2), rest), dim=-1)
+    exact = x.to(torch.promote_types(x.dtype, torch.float32))  # half precision cannot tell far positions apart
+    even, odd, rest = exact[..., 0:paired:2], exact[..., 1:paired:2], exact[..., paired:]
+    turned = torch.stack((even * angles.cos() - odd * angles.sin(), even * angles.sin() + odd * angles.cos()), dim=-1)
+    return torch.cat((turned.flatten(-2), rest), dim=-1).to(x.dtype)

@@ -100,3 +100,12 @@ def test_an_lstmn_that_can_look_back_at_one_state_alone_is_an_lstm() -> None:
     three = model.encode(Side.of([SOURCE[:3]])).states[:, 2]
     third = model.source_embedding(torch.tensor([SOURCE[2]])) * 10**0.5
     assert not torch.allclose(three, cell(third, state)[0])
+
+
+def test_an_lstmn_looks_at_the_source_with_the_state_before_the_step() -> None:
+    torch.manual_seed(0)
+    model = Lstmn(LstmnConfig(width=10, dropout=0.0), VOCABULARY).double().eval()
+    one, other = (model.attention(Batch.of([SOURCE], [[piece, 11]])).cross[0][0, 0] for piece in (10, 13))
+    assert not torch.equal(one[0], one[1])  # the first look knows nothing yet
+    assert torch.equal(one[1], other[1])
+    assert not torch.equal(one[2], other[2])

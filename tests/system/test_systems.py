@@ -7,6 +7,7 @@ import torch
 from rich.console import Console
 
 import dragoman
+from dragoman.decoding.steps import show_steps
 from dragoman.recipe import read_recipe
 from dragoman.training.run import run_training
 
@@ -54,9 +55,12 @@ def test_a_system_trains_from_its_recipe_and_translates(name: str, reversals: Pa
     translator = train(name, 20, reversals, tmp_path / "run")
     answers = translator.translate(["12345", "", "90"], n_best=2)
     assert [bool(answer.alternatives) for answer in answers] == [True, False, True]
+    steps = list(show_steps(translator, "12345"))
+    assert steps
+    assert all(("looking at" in step) == (name not in FIXED_VECTOR) for step in steps)
     maps = translator.attention("12345", "54321")
-    if name not in FIXED_VECTOR:
-        assert maps.cross.shape[-2:] == (len(maps.target_pieces), len(maps.source_pieces))
+    shape = (0,) if name in FIXED_VECTOR else (len(maps.target_pieces), len(maps.source_pieces))
+    assert maps.cross.shape[-2:] == shape
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -69,3 +73,13 @@ def test_a_system_learns_to_reverse_digits(name: str, reversals: Path, tmp_path:
 def test_every_other_system_learns_to_reverse_digits_too(name: str, reversals: Path, tmp_path: Path) -> None:
     steps = 2000 if name in FIXED_VECTOR else 1000
     assert right(train(name, steps, reversals, tmp_path / "run"), reversals) >= FIXED_VECTOR.get(name, 0.98)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_systems_are_of_one_size_and_drop_out_alike(name: str) -> None:
+    recipe, transformer = (read_recipe(f"systems/{each}") for each in (name, "transformer"))
+    with torch.device("meta"):
+        sizes = [sum(p.numel() for p in each.model.build(10_260).parameters()) for each in (recipe, transformer)]
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.05)
+    assert recipe.model.dropout == transformer.model.dropout
+    assert recipe.training == transformer.training
