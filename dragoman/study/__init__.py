@@ -1,0 +1,1 @@
+"""The paper's tables as experiments, each one command and one report."""
