@@ -168,6 +168,7 @@ def test_the_documents_are_there() -> None:
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "docs/paper.md",
+        "docs/misreadings.md",
         "docs/tour.md",
         "docs/notation.md",
         "docs/format.md",
