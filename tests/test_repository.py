@@ -169,6 +169,7 @@ def test_the_documents_are_there() -> None:
         "CHANGELOG.md",
         "docs/paper.md",
         "docs/misreadings.md",
+        "docs/references.md",
         "docs/tour.md",
         "docs/notation.md",
         "docs/format.md",
