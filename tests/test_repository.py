@@ -175,6 +175,7 @@ def test_the_documents_are_there() -> None:
         "docs/format.md",
         "docs/results.md",
         "docs/guides/training.md",
+        "docs/guides/other-tasks.md",
     }
 
 
