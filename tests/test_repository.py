@@ -31,6 +31,7 @@ LONGEST_FUNCTION = 60
 LONGER_FUNCTIONS: dict[str, str] = {}
 SHORT_FUNCTION = 30  # nine functions in ten are shorter
 
+PICTURES = ("architecture", "attention", "curves", "head", "masks", "positions", "schedule", "smoothing")
 VAGUE_NAMES = {"utils", "util", "helpers", "common", "misc", "constants", "manager", "base"}
 # What docs/notation.md does not name: an axis free of names, any axes, heads times channels.
 FURTHER_AXES = {"_", "*any", "HC"}
@@ -181,15 +182,25 @@ def test_the_documents_are_there() -> None:
 
 def test_the_paper_is_held_by_files_and_tests_that_exist() -> None:
     text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| [\d.]+ \| .+ \| `(dragoman/\S+\.py)` \| `(tests/\S+\.py)::(\w+)` \|$", text, re.MULTILINE)
+    row = r"^\| [\d.]+ \| .+ \| `(dragoman/\S+\.py)` \| `(tests/\S+\.py)::(\w+)` \| (?:`plot (\w+)`|-) \|$"
+    rows = re.findall(row, text, flags=re.MULTILINE)
     assert len(rows) == len(re.findall(r"^\| \d", text, flags=re.MULTILINE)) >= 15
     missing = []
-    for file, tests, function in rows:
+    for file, tests, function, _ in rows:
         here = [ROOT / file, ROOT / tests]
         missing += [path for path in here if not path.is_file()]
         if here[1].is_file() and f"\ndef {function}(" not in here[1].read_text(encoding="utf-8"):
             missing.append(ROOT / tests / function)
     assert not missing
+    assert {picture for *_, picture in rows} == {*PICTURES, ""}
+
+
+def test_every_figure_of_the_paper_has_its_picture() -> None:
+    text = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    figures = re.findall(r"^\| Figures? (\d)(?: to (\d))? \| .+ \| `plot (\w+) [^`]+` \|$", text, flags=re.MULTILINE)
+    numbers = [number for first, last, _ in figures for number in range(int(first), int(last or first) + 1)]
+    assert numbers == [1, 2, 3, 4, 5]
+    assert {picture for *_, picture in figures} <= set(PICTURES)
 
 
 def test_the_base_recipe_has_every_key() -> None:
