@@ -1,0 +1,148 @@
+"""Commands that use a model: translate, score, evaluate, inspect."""
+
+import json
+import logging
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dragoman.commands.options import (
+    Alpha,
+    AsJson,
+    Beam,
+    Checkpoint,
+    Device,
+    ModelPath,
+    Precision,
+    Threads,
+    choose_place,
+    load_together,
+)
+from dragoman.errors import ConfigError, DragomanError
+
+
+def translate(
+    model: ModelPath,
+    input: Annotated[Path | None, typer.Option(help="Text, a sentence a line; stdin unless given.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Where to write; stdout unless given.")] = None,
+    beam: Beam = None,
+    alpha: Alpha = None,
+    precision: Precision = None,
+    n_best: Annotated[int, typer.Option(min=1, max=1000, help="Translations a line, best first, with scores.")] = 1,
+    ensemble: Annotated[list[Path] | None, typer.Option("--with", help="A model to translate together with.")] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False,
+    temperature: Annotated[float, typer.Option(min=0.01, help="Below 1 draws what is likely.")] = 1.0,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Draw among the k likeliest.")] = None,
+    top_p: Annotated[float | None, typer.Option(min=0.0, max=1.0, help="Draw among this share.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=1 << 32, help="Of the drawing.")] = 0,
+    prefix: Annotated[str | None, typer.Option(help="How every translation begins.")] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Show each decoding step.")] = False,
+    as_json: AsJson = False,
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Translate lines: exactly one line out for each line in, in order, empty for empty."""
+    from dragoman.decoding.sampling import Sampling
+    from dragoman.decoding.steps import show_steps
+    from dragoman.streams import LINES_AT_ONCE, check_output, format_answers, open_input, open_output, windows
+
+    check_output(input, output)
+    if not sample and (temperature != 1.0 or top_k is not None or top_p is not None):
+        raise ConfigError("--temperature, --top-k and --top-p", "need --sample")
+    if sample and prefix is not None:
+        raise ConfigError("--sample", "cannot be combined with --prefix")
+    if steps and (sample or prefix is not None or n_best > 1):
+        raise ConfigError("--steps", "shows greedy search alone, without --sample, --prefix and --n-best")
+    how = Sampling(temperature, top_k, top_p) if sample else None
+    models, place = [model, *(ensemble or [])], choose_place(device, threads)
+    translator = load_together(models, place, checkpoint, {"beam": beam, "alpha": alpha, "precision": precision})
+    window = 1 if steps or (input is None and sys.stdin.isatty()) else LINES_AT_ONCE
+    with open_input(input) as lines, open_output(output) as write:
+        for number, texts in windows(lines, window):
+            if steps:
+                write(f"{step}\n" for step in show_steps(translator, texts[0]))
+                continue
+            forced = None if prefix is None else [prefix] * len(texts)
+            answers = translator.translate(texts, n_best, forced, how, seed + number)
+            write(format_answers(answers, number, n_best, as_json))
+
+
+def score(
+    model: ModelPath,
+    source: Annotated[Path, typer.Option(help="Source text.")],
+    target: Annotated[Path, typer.Option(help="Translations to score.")],
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Print how likely the model finds each given translation: its score, a line each."""
+    from dragoman.data.corpora import read_text_pairs
+    from dragoman.streams import open_output
+
+    translator = load_together([model], choose_place(device, threads), checkpoint, {})
+    sources, targets = read_text_pairs(source, target)
+    with open_output(None) as write:
+        write(f"{each.normalised(translator.decoding.alpha):.6f}\n" for each in translator.score(sources, targets))
+
+
+def evaluate(
+    model: ModelPath,
+    source: Annotated[Path, typer.Option(help="Test text.")],
+    target: Annotated[Path, typer.Option(help="Its reference translation.")],
+    output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
+    beam: Beam = None,
+    alpha: Alpha = None,
+    precision: Precision = None,
+    checkpoint: Checkpoint = None,
+    as_json: AsJson = False,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Score a model on a test set (BLEU, chrF, exact match, perplexity) and keep the result in its card."""
+    from dataclasses import asdict
+
+    from dragoman.data.corpora import read_text_pairs
+    from dragoman.evaluation.report import evaluate as evaluate_model
+    from dragoman.evaluation.report import keep_in_card
+    from dragoman.saved import find_model, read_card
+    from dragoman.streams import open_output
+
+    sources, references = read_text_pairs(source, target)
+    folder = find_model(model, checkpoint)
+    settings = {"beam": beam, "alpha": alpha, "precision": precision}
+    translator = load_together([folder], choose_place(device, threads), None, settings)
+    recipe = read_card(folder)["recipe"]
+    with open_output(output) if output else nullcontext() as write:
+        test = f"{source.name}, {target.name}"
+        report, translations = evaluate_model(translator, sources, references, recipe, test)
+        if write:
+            write(f"{line}\n" for line in translations)
+    print(json.dumps(asdict(report)) if as_json else report.summary())
+    try:
+        keep_in_card(folder, report)
+    except (OSError, DragomanError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        logging.getLogger("dragoman").warning("the scores could not be kept in the model's card: %s", why)
+
+
+def inspect(
+    what: Annotated[str, typer.Argument(help="A recipe, a model folder or a run folder.")],
+    vocabulary: Annotated[
+        int | None, typer.Option(min=1, max=1 << 31, help="Of a recipe: count all its pieces as so many.")
+    ] = None,
+    checkpoint: Checkpoint = None,
+    as_json: AsJson = False,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Say what a recipe or a model is: parameters by part, memory, operations a token, step and scores."""
+    from dragoman.inspection import inspect_model, inspect_recipe, summary
+
+    choose_place(device, threads)
+    found: dict[str, Any]
+    found = inspect_model(Path(what), checkpoint) if Path(what).is_dir() else inspect_recipe(what, vocabulary)
+    print(json.dumps(found, ensure_ascii=False) if as_json else summary(found))
