@@ -1,4 +1,4 @@
-"""Pictures of a model; in the terminal, with blocks of four shades."""
+"""Heat maps in the terminal, with blocks of four shades."""
 
 from collections.abc import Sequence
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dragoman.plots import SHADES, attention_map
+from dragoman.plots.terminal import SHADES, attention_map
 
 SOURCE = ["▁the", "▁c", "at", "</s>"]
 TARGET = ["▁die", "▁Katze", "</s>"]
