@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Number = int | float
+
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-STYLE = {
+STYLE: dict[Any, Any] = {  # of the names that matplotlib knows
     "font.size": 10,
     "font.family": "DejaVu Sans",
     "axes.spines.top": False,
@@ -37,10 +39,10 @@ class Line:
     """One curve, with the range of each of its points where there is one."""
 
     name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    low: Sequence[float] | None = None
-    high: Sequence[float] | None = None
+    x: Sequence[Number]
+    y: Sequence[Number]
+    low: Sequence[Number] | None = None
+    high: Sequence[Number] | None = None
     is_dashed: bool = False
 
 

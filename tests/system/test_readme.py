@@ -50,8 +50,8 @@ def commands(text: str) -> list[str]:
     return found
 
 
-def blocks(language: str) -> list[str]:
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+def blocks(language: str, document: str = README) -> list[str]:
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", document, flags=re.DOTALL | re.MULTILINE)
     return [text for said, text in fenced if said == language]
 
 
@@ -144,21 +144,36 @@ def test_the_second_block_prints_what_its_comments_say() -> None:
     assert len(blocks("python")) == 2
 
 
-def test_the_tree_lists_every_module_and_no_other() -> None:
-    (block,) = (text for text in blocks("") if text.startswith("dragoman/"))
+MODULES = {path for path in (ROOT / "dragoman").rglob("*.py") if path.name != "__init__.py"}
+
+
+def tree(text: str) -> str:
+    (block,) = (block for block in blocks("", text) if block.startswith("dragoman/"))
+    return block
+
+
+def test_the_tree_names_every_module_and_no_other() -> None:
+    lines = re.sub(r",\n +", ", ", tree(README)).splitlines()
+    listed = []
+    for line in lines[: next(number for number, line in enumerate(lines) if line.startswith("recipes/"))]:
+        folder, names = line.split()[0], line.rsplit(": ", 1)[1].split(", ")
+        inside = ROOT / "dragoman" / ("" if folder == "dragoman/" else folder)
+        listed += [inside / f"{name}.py" for name in names]
+    assert sorted(listed) == sorted(MODULES)
+
+
+def test_the_tour_has_a_phrase_for_every_module() -> None:
     folders: list[str] = []
     listed = []
-    for line in block.splitlines():
+    for line in tree((ROOT / "docs" / "tour.md").read_text(encoding="utf-8")).splitlines():
         name, depth = line.split()[0], (len(line) - len(line.lstrip())) // 2
         del folders[depth:]
         if name.endswith("/"):
             folders.append(name)
         else:
-            listed.append("".join(folders) + name)
-        assert (ROOT / "".join(folders) / ("" if name.endswith("/") else name)).exists()
+            listed.append(ROOT / "".join(folders) / name)
         assert len(line.split()) > 1 or name.endswith("/"), f"{name} is not described"
-    modules = [path for path in (ROOT / "dragoman").rglob("*.py") if path.name != "__init__.py"]
-    assert sorted(listed) == sorted(path.relative_to(ROOT).as_posix() for path in modules)
+    assert sorted(listed) == sorted(MODULES)
 
 
 def test_the_recipes_in_the_tree_are_the_recipes() -> None:
@@ -180,11 +195,14 @@ def test_the_two_commands_are_targets_and_need_the_python_that_is_said() -> None
     assert shutil.which("make")
 
 
+def flags(command: Any) -> set[str]:
+    """The flags of a command; of a group, those of all that stand in it."""
+    own = {flag for parameter in command.params for flag in parameter.opts} | {"--help"}
+    return own.union(*(flags(each) for each in getattr(command, "commands", {}).values()))
+
+
 def test_every_flag_that_a_document_gives_a_command_is_one_of_its_flags() -> None:
-    known = {
-        name: {flag for parameter in command.params for flag in parameter.opts} | {"--help"}
-        for name, command in get_command(app).commands.items()  # type: ignore[attr-defined]
-    }
+    known = {name: flags(command) for name, command in get_command(app).commands.items()}  # type: ignore[attr-defined]
     documents = [README, *(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))]
     given = [command.split() for text in documents for command in commands(text)]
     assert len(given) > 15
