@@ -12,9 +12,11 @@ from dragoman.errors import ConfigError
 
 
 def prepare(
-    source: Annotated[list[Path], typer.Option(help="Text to translate from; may be repeated.")],
     target: Annotated[list[Path], typer.Option(help="Its translation, line by line; may be repeated.")],
     out: Annotated[Path, typer.Option(help="The data folder to write.")],
+    source: Annotated[
+        list[Path] | None, typer.Option(help="Text to translate from; may be repeated. Without it: plain text.")
+    ] = None,
     valid_source: Annotated[list[Path] | None, typer.Option(help="Validation text.")] = None,
     valid_target: Annotated[list[Path] | None, typer.Option(help="Its translation.")] = None,
     vocabulary: Annotated[int | None, typer.Option(help="Learned pieces; bytes and specials come on top.")] = None,
@@ -26,7 +28,7 @@ def prepare(
     threads: Threads = None,
     overrides: Overrides = None,
 ) -> None:
-    """Turn parallel text (plain, .gz or .xz) into a data folder to train on."""
+    """Turn parallel text, or text by itself (each file as it is, .gz or .xz), into a data folder to train on."""
     from dataclasses import asdict
 
     from dragoman.data.prepare import Corpus
@@ -35,21 +37,23 @@ def prepare(
 
     choose_place(device, threads)
     words = [*(overrides or []), *([f"data.vocabulary={vocabulary}"] if vocabulary is not None else [])]
-    config = read_recipe(recipe or "base", words).data
-    if bool(valid_source) != bool(valid_target):
+    config = read_recipe(recipe or "base", words if source else [*words, "data.plain=true"]).data
+    if source and bool(valid_source) != bool(valid_target):
         raise ConfigError("--valid-source and --valid-target", "only one of them is given")
-    valid = Corpus(valid_source, valid_target) if valid_source and valid_target else None
+    valid = Corpus(valid_source or [], valid_target or []) if valid_source or valid_target else None
     console = new_console()
     with console.status("preparing") as status:
         languages = (source_language, target_language)
-        manifest = prepare_data(Corpus(source, target), valid, languages, config, out, lambda text: status.update(text))
+        manifest = prepare_data(
+            Corpus(source or [], target), valid, languages, config, out, lambda text: status.update(text)
+        )
     if as_json:
         print(json.dumps(asdict(manifest)))
     for name, split in manifest.splits.items():
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in split.dropped.items()) or "none"
         console.out(f"{name}: {split.pairs:,} pairs, {split.target_tokens:,} target pieces (dropped: {dropped})")
     console.out(f"vocabulary: {manifest.vocabulary[1]:,} pieces, wrote {out}", highlight=False)
-    if None in manifest.languages:
+    if None in manifest.languages[config.plain :]:
         console.out("languages: not known; say them with --source-language and --target-language", highlight=False)
 
 

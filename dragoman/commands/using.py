@@ -53,13 +53,13 @@ def translate(
     check_output(input, output)
     if not sample and (temperature != 1.0 or top_k is not None or top_p is not None):
         raise ConfigError("--temperature, --top-k and --top-p", "need --sample")
-    if sample and prefix is not None:
-        raise ConfigError("--sample", "cannot be combined with --prefix")
     if steps and (sample or prefix is not None or n_best > 1):
         raise ConfigError("--steps", "shows greedy search alone, without --sample, --prefix and --n-best")
     how = Sampling(temperature, top_k, top_p) if sample else None
     models, place = [model, *(ensemble or [])], choose_place(device, threads)
     translator = load_together(models, place, checkpoint, {"beam": beam, "alpha": alpha, "precision": precision})
+    if steps and translator.is_plain:
+        raise ConfigError("--steps", "shows how a source is translated, and this model learned from plain text")
     window = 1 if steps or (input is None and sys.stdin.isatty()) else LINES_AT_ONCE
     with open_input(input) as lines, open_output(output) as write:
         for number, texts in windows(lines, window):
@@ -73,8 +73,8 @@ def translate(
 
 def score(
     model: ModelPath,
-    source: Annotated[Path, typer.Option(help="Source text.")],
     target: Annotated[Path, typer.Option(help="Translations to score.")],
+    source: Annotated[Path | None, typer.Option(help="Source text; a model of plain text needs none.")] = None,
     checkpoint: Checkpoint = None,
     device: Device = "auto",
     threads: Threads = None,
@@ -84,7 +84,9 @@ def score(
     from dragoman.streams import open_output
 
     translator = load_together([model], choose_place(device, threads), checkpoint, {})
-    sources, targets = read_text_pairs(source, target)
+    if source is None and not translator.is_plain:
+        raise ConfigError("--source", "is missing: what do these lines translate?")
+    sources, targets = read_text_pairs(source or target, target)
     with open_output(None) as write:
         write(f"{each.normalised(translator.decoding.alpha):.6f}\n" for each in translator.score(sources, targets))
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from dragoman.config import Section
 from dragoman.data.cleaning import Cleaner
@@ -29,6 +29,7 @@ class DataConfig(Section):
 
     vocabulary: int = Field(37000, ge=2, le=10_000_000)  # learned pieces; specials and byte pieces come on top
     algorithm: Algorithm = "bpe"
+    plain: bool = False  # text by itself, without a source: what a model learns to go on writing
     shared: bool = True  # one vocabulary for both languages
     byte_fallback: bool = True  # what no piece covers is spelled in bytes
     source_nfkc: bool = False  # the source alone may be normalised; by default no text is rewritten
@@ -36,13 +37,29 @@ class DataConfig(Section):
     ratio: float = Field(4.0, ge=1)  # how many times the characters of one side the other may have
     invalid: Literal["error", "drop"] = "error"  # what to do with a line that is not UTF-8
 
+    @field_validator("shared")
+    @classmethod
+    def _plain_text_has_one_vocabulary(cls, shared: bool, others: Any) -> bool:
+        if others.data.get("plain") and not shared:
+            raise ValueError("'data.shared' = false needs two sides, but 'data.plain' = true has one")
+        return shared
+
 
 @dataclass(frozen=True)
 class Corpus:
-    """Parallel files of one split."""
+    """Parallel files of one split; plain text has no sources."""
 
     sources: Sequence[Path]
     targets: Sequence[Path]
+
+    def __str__(self) -> str:
+        return " and ".join(str(files[0]) for files in (self.sources, self.targets) if files)
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """What the suffixes of the first files say."""
+        source, target = (language_of(files[0]) if files else None for files in (self.sources, self.targets))
+        return source, target
 
 
 def prepare(
@@ -55,7 +72,7 @@ def prepare(
 ) -> Manifest:
     """Clean the text, learn its pieces, and write the data folder."""
     corpora = {"train": train} | ({"valid": valid} if valid else {})
-    _check_languages(corpora)
+    _check_files(corpora, config)
     with _data_folder(out) as folder:
         cleaners = {}
         for split, corpus in corpora.items():
@@ -66,9 +83,8 @@ def prepare(
         }
         for split, corpus in corpora.items():
             if splits[split].pairs == 0:
-                what = f"no pair is left after cleaning, dropped {splits[split].dropped}"
-                raise DataError(f"{corpus.sources[0]} and {corpus.targets[0]}", what)
-        found = (languages[0] or language_of(train.sources[0]), languages[1] or language_of(train.targets[0]))
+                raise DataError(corpus, f"no pair is left after cleaning, dropped {splits[split].dropped}")
+        found = (languages[0] or train.languages[0], languages[1] or train.languages[1])
         return _finish(folder, found, config, vocabularies, splits)
 
 
@@ -93,19 +109,20 @@ def encode_anew(data: Data, vocabularies: tuple[Vocabulary, Vocabulary], config:
         _finish(folder, data.manifest.languages, config, vocabularies, splits)
 
 
-def _check_languages(corpora: dict[str, Corpus]) -> None:
-    """Files that were mixed up: a file beside itself, or a validation set that goes the other way."""
-    found = {}
-    for split, corpus in corpora.items():
+def _check_files(corpora: dict[str, Corpus], config: DataConfig) -> None:
+    """Files that were mixed up: a file beside itself, a source too many, a validation set that goes the other way."""
+    for corpus in corpora.values():
+        if bool(corpus.sources) == config.plain:
+            what = "plain text has no source" if config.plain else "its source is missing"
+            raise DataError(corpus, what, hint="prepare either takes --source with every --target, or none at all")
         for files in zip(corpus.sources, corpus.targets, strict=False):
             if files[0] == files[1]:
                 raise DataError(files[0], "given as source and as target")
-        found[split] = tuple(language_of(files[0]) for files in (corpus.sources, corpus.targets))
-    there, here = found["train"], found.get("valid", found["train"])
+    there, here = corpora["train"].languages, corpora.get("valid", corpora["train"]).languages
     if any(None not in pair and pair[0] != pair[1] for pair in zip(there, here, strict=True)):
         names = " -> ".join(map(str, here))
         what = f"goes {names} by its files' suffixes, but the training text {' -> '.join(map(str, there))}"
-        raise DataError(f"{corpora['valid'].sources[0]} and {corpora['valid'].targets[0]}", what)
+        raise DataError(corpora["valid"], what)
 
 
 @contextmanager
@@ -129,17 +146,17 @@ def _write_clean_text(
     files = [(folder / f"{split}.{side}.txt").open("w", encoding="utf-8", newline="\n") for side in SIDES]
     total = 0
     with files[0], files[1]:
-        for total, pair in enumerate(read_pairs(corpus.sources, corpus.targets), start=1):
+        for total, pair in enumerate(read_pairs(corpus.sources or corpus.targets, corpus.targets), start=1):
             texts = cleaner.clean(pair)
             if texts:
-                files[0].write(texts[0] + "\n")
+                files[0].write("\n" if config.plain else texts[0] + "\n")
                 files[1].write(texts[1] + "\n")
             if total % 100_000 == 0:
                 say(f"{split}: read {total:,} pairs")
     if total == sum(cleaner.dropped.values()):
         dropped = ", ".join(f"{count} {reason}" for reason, count in cleaner.dropped.items())
         what = f"no pair is left of {total}: {dropped}" if total else "holds no pairs"
-        raise DataError(f"{corpus.sources[0]} and {corpus.targets[0]}", what)
+        raise DataError(corpus, what)
     return cleaner
 
 

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dragoman.batch import BOS, EOS, Side
-from dragoman.decoding.search import NEVER, Ensemble, Hypothesis, length_penalty, output_limits
+from dragoman.batch import BOS, EOS, PAD, Side
+from dragoman.decoding.search import NEVER, Ensemble, Hypothesis, forced_pieces, length_penalty, output_limits
 from dragoman.errors import ConfigError
 from dragoman.models.interface import Model
 
@@ -60,11 +60,14 @@ def sample(
     alpha: float,
     generator: torch.Generator,
     draws: int = 1,
+    prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """Draw translations of each sentence; each carries the model's own probability of it."""
     sentences = len(source.ids)
     ensemble = Ensemble.start(models, source, draws)
-    limits = output_limits(models, source, extra).repeat_interleave(draws)
+    forced = forced_pieces(prefixes, source)
+    limits = output_limits(models, source, extra, forced).repeat_interleave(draws)
+    forced = forced.repeat_interleave(draws, 0)
     tokens = torch.full((sentences * draws, 1), BOS, device=source.ids.device)
     totals = torch.zeros(len(tokens), device=source.ids.device)
     ended = torch.zeros(len(tokens), dtype=torch.bool, device=source.ids.device)
@@ -73,6 +76,9 @@ def sample(
         allowed = log_probabilities.clone()
         allowed[:, NEVER] = -torch.inf
         drawn = torch.multinomial(narrow(allowed, how).cpu(), 1, generator=generator).to(tokens.device)[:, 0]
+        if tokens.shape[1] <= forced.shape[1]:
+            begun = forced[:, tokens.shape[1] - 1]
+            drawn = torch.where(begun != PAD, begun, drawn)
         drawn = torch.where(ended | (tokens.shape[1] >= limits), EOS, drawn)
         totals += torch.where(ended, 0.0, log_probabilities.gather(1, drawn[:, None])[:, 0])
         tokens = torch.cat((tokens, drawn[:, None]), dim=1)

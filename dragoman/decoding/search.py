@@ -35,9 +35,23 @@ def length_penalty(length: Tensor | int, alpha: float) -> Tensor | float:
     return ((5 + length) / 6) ** alpha
 
 
-def output_limits(models: Sequence[Model], source: Side, extra: int) -> Int[Tensor, " B"]:
+def forced_pieces(prefixes: Sequence[Sequence[int]] | None, source: Side) -> Int[Tensor, "B P"]:
+    """The pieces each output begins with, PAD where it is free."""
+    forced = torch.full((len(source.ids), max(map(len, prefixes or [[]]))), PAD)
+    for number, prefix in enumerate(prefixes or []):
+        forced[number, : len(prefix)] = torch.tensor(prefix, dtype=torch.long)
+    return forced.to(source.ids.device)
+
+
+def output_limits(
+    models: Sequence[Model], source: Side, extra: int, forced: Int[Tensor, "B P"] | None = None
+) -> Int[Tensor, " B"]:
     """Pieces each output may have, EOS included as it is in the source's length; no more than there are positions."""
-    return ((source.segments > 0).sum(1) + extra).clamp(max=min(model.longest for model in models))
+    given = (source.segments > 0).sum(1)
+    begun = torch.ones_like(given) if forced is None else (forced != PAD).sum(1) + 1
+    # Where a source is nothing but its end, the input is what the output begins with.
+    limits = torch.where(given > 1, given, begun) + extra
+    return torch.maximum(limits, begun).clamp(max=min(model.longest for model in models))
 
 
 @torch.inference_mode()
@@ -52,7 +66,8 @@ def search(
 ) -> list[list[Hypothesis]]:
     """The n best translations of each sentence, best first, at most `extra` pieces longer than their source."""
     ensemble = Ensemble.start(models, source, beam)
-    beams = _Beams.start(output_limits(models, source, extra), beam, n_best, prefixes)
+    forced = forced_pieces(prefixes, source)
+    beams = _Beams.start(output_limits(models, source, extra, forced), beam, n_best, forced)
     results: list[list[Hypothesis]] = [[] for _ in source.ids]
     patience = STEPS_BETWEEN_QUESTIONS.get(source.ids.device.type, 1)
     while len(beams.sentences):
@@ -135,17 +150,11 @@ class _Beams:
     finished_tokens: Int[Tensor, "B E T"]  # theirs, PAD behind EOS
 
     @classmethod
-    def start(
-        cls, limits: Int[Tensor, " B"], beam: int, n_best: int, prefixes: Sequence[Sequence[int]] | None
-    ) -> "_Beams":
+    def start(cls, limits: Int[Tensor, " B"], beam: int, n_best: int, forced: Int[Tensor, "B P"]) -> "_Beams":
         sentences = len(limits)
         device = limits.device
-        forced = torch.full((sentences, max(map(len, prefixes or [[]]))), PAD, device=device)
-        for number, prefix in enumerate(prefixes or []):
-            forced[number, : len(prefix)] = torch.tensor(prefix, dtype=torch.long)
         live = torch.full((sentences, beam), -torch.inf, device=device)
         live[:, 0] = 0.0  # the hypotheses of a sentence begin alike: let only one of them count
-        limits = torch.maximum(limits, (forced != PAD).sum(1) + 1)
         return cls(
             torch.arange(sentences, device=device),
             limits,

@@ -56,7 +56,10 @@ class AttentionMaps:
 
 
 class Translator:
-    """Translates with one model, or with several together (their log-probabilities are averaged)."""
+    """Translates with one model, or with several together (their log-probabilities are averaged).
+
+    A model that learned from plain text has no source to read: a text is then how its output begins.
+    """
 
     def __init__(
         self,
@@ -64,11 +67,13 @@ class Translator:
         source_vocabulary: Vocabulary,
         target_vocabulary: Vocabulary,
         decoding: DecodingConfig,
+        is_plain: bool = False,
     ) -> None:
         self.models = models
         self.source_vocabulary = source_vocabulary
         self.target_vocabulary = target_vocabulary
         self.decoding = decoding
+        self.is_plain = is_plain
         self.longest = min(model.longest for model in models) - 1  # the end token takes a position too
 
     def translate(
@@ -82,8 +87,10 @@ class Translator:
         """One translation for each text, in order; empty for what is blank."""
         if prefixes is not None and len(prefixes) != len(texts):
             raise DataError("prefixes", f"one for each text is needed, got {len(prefixes)} for {len(texts)} texts")
-        if prefixes is not None and sampling is not None:
-            raise DataError("prefixes", "cannot be forced while drawing")
+        if self.is_plain:
+            prefixes = (
+                texts if prefixes is None else [f"{text}{more}" for text, more in zip(texts, prefixes, strict=True)]
+            )
         forced = None if prefixes is None else self._encode_prefixes(prefixes)
         parts = [part for n, ids in enumerate(self.encode(texts)) if texts[n].strip() for part in self._split(n, ids)]
         found: list[list[Hypothesis]] = [[] for _ in parts]
@@ -95,9 +102,9 @@ class Translator:
 
         def find(numbers: list[int]) -> list[list[Hypothesis]]:
             source = Side.of([[*parts[n].ids, EOS] for n in numbers]).to(device)
-            if sampling is not None:
-                return sample(self.models, source, sampling, extra, alpha, generator, n_best)
             begun = [forced[parts[n].text] if parts[n].is_first else [] for n in numbers] if forced else None
+            if sampling is not None:
+                return sample(self.models, source, sampling, extra, alpha, generator, n_best, begun)
             return search(self.models, source, beam, alpha, extra, n_best, begun)
 
         for numbers in group_by_length([len(part.ids) + 1 for part in parts], at_once):
@@ -143,8 +150,8 @@ class Translator:
         )
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Source ids of each text."""
-        return self.source_vocabulary.encode(texts)
+        """Source ids of each text: none where a model has no source to read."""
+        return [[] for _ in texts] if self.is_plain else self.source_vocabulary.encode(texts)
 
     def _encode_prefixes(self, prefixes: Sequence[str]) -> list[list[int]]:
         forced = self.target_vocabulary.encode(prefixes)
@@ -159,7 +166,7 @@ class Translator:
         length = min(self.longest, self.decoding.longest)
         if len(ids) > length:
             log.warning("a text of %s pieces is translated in parts of %s", f"{len(ids):,}", length)
-        for start in range(0, len(ids), length):
+        for start in range(0, max(len(ids), 1), length):
             yield _Part(text, start == 0, ids[start : start + length])
 
     def _join(self, texts: int, owners: Sequence[int], found: Sequence[list[Hypothesis]]) -> list[Translation]:
@@ -227,4 +234,4 @@ def load(
     place = choose_device(device)
     config = check(DecodingConfig, first.recipe.decoding.model_dump() | dict(decoding or {}), "decoding")
     models = [each.model.to(place, choose_precision(config.precision, place)) for each in saved]
-    return Translator(models, first.source_vocabulary, first.target_vocabulary, config)
+    return Translator(models, first.source_vocabulary, first.target_vocabulary, config, first.recipe.data.plain)

@@ -181,7 +181,7 @@ class Trainer:
         if self.data.valid is None:
             return False
         result = validate(self.model, self.data, self.recipe)
-        if is_better(result, progress):
+        if is_better(result, progress, by_loss=self.recipe.data.plain):
             progress.best_score, progress.best_loss = result.bleu, result.loss
             progress.best_step, progress.stale = progress.step, 0
         else:
@@ -279,9 +279,12 @@ def stop_request() -> Iterator[Callable[[], int | None]]:
             signal.signal(number, handler)
 
 
-def is_better(result: Validation, progress: Progress) -> bool:
-    """Whether a validation beats the best so far; lines too short for BLEU leave it at zero, and the loss decides."""
-    if progress.best_score is None or result.bleu > progress.best_score:
+def is_better(result: Validation, progress: Progress, by_loss: bool = False) -> bool:
+    """Whether a validation beats the best so far; lines too short for BLEU leave it at zero, and the loss decides.
+
+    So it does, if asked to, where a text has many right continuations.
+    """
+    if progress.best_score is None or (result.bleu > progress.best_score and not by_loss):
         return True
     losses = [math.inf if loss is None else loss for loss in (result.loss, progress.best_loss)]
-    return result.bleu == progress.best_score and losses[0] < losses[1]
+    return (by_loss or result.bleu == progress.best_score) and losses[0] < losses[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from dragoman.data.prepare import encode_anew
+from dragoman.data.prepare import DataConfig, encode_anew
 from dragoman.data.store import Data, open_data
 from dragoman.errors import ConfigError, DataError, DragomanError, ModelError
 from dragoman.recipe import BUDGETS, Recipe
@@ -43,7 +43,7 @@ def run_training(
                 shutil.rmtree(out / "data", ignore_errors=True)  # of a run that came to nothing
             data = _in_the_words_of(begun, given, out / "data")
             shape = begun.recipe.model.model_dump() | {"dropout": recipe.model.dropout}
-            recipe = recipe.with_values({"model": shape, "data": begun.recipe.data.model_dump()}, start)
+            recipe = recipe.with_values({"model": shape, "data": _words_of(begun, given).model_dump()}, start)
             console.out(f"{start} gives weights, shape and vocabulary, the recipe the rest", highlight=False)
         else:
             recipe = recipe.with_values({"data": data.manifest.config}, data_folder)
@@ -95,11 +95,16 @@ def _check_same(checkpoint: Path, recipe: Recipe, data: Data) -> None:
         raise DataError(checkpoint.parent.parent, "the data is not what the run was trained on", hint=hint)
 
 
+def _words_of(begun: SavedModel, data: Data) -> DataConfig:
+    """How the model's text became pieces; whether there is a source is for the new text to say."""
+    return begun.recipe.data.model_copy(update={"plain": data.manifest.config.get("plain", False)})
+
+
 def _in_the_words_of(begun: SavedModel, data: Data, folder: Path) -> Data:
     """The data in the pieces of the model that goes on."""
     vocabularies = (begun.source_vocabulary, begun.target_vocabulary)
     if (data.source_vocabulary.proto, data.target_vocabulary.proto) == tuple(v.proto for v in vocabularies):
         return data
     if not folder.exists():
-        encode_anew(data, vocabularies, begun.recipe.data, folder)
+        encode_anew(data, vocabularies, _words_of(begun, data), folder)
     return open_data(folder)

@@ -56,6 +56,26 @@ def test_the_manifest_counts_what_was_kept_and_what_was_dropped(tmp_path: Path) 
     assert data.valid is data.splits["valid"]
 
 
+def test_plain_text_is_cleaned_as_pairs_are_and_has_no_source(tmp_path: Path) -> None:
+    both = write(tmp_path, [*GOOD, *EMPTY, *DUPLICATE])
+    plain, config = Corpus([], both.targets), CONFIG.model_copy(update={"plain": True})
+    manifest = prepare_quietly(plain, tmp_path / "data", Corpus([], both.targets), config)
+    split, data = manifest.splits["train"], open_data(tmp_path / "data")
+    assert (split.source_tokens, manifest.languages) == (0, (None, "de"))
+    texts = data.target_vocabulary.decode([data.train.pair(number)[1].tolist() for number in range(len(data.train))])
+    assert texts == list(dict.fromkeys(target for _, target in [*GOOD, *EMPTY] if target.strip()))
+    assert sum(split.dropped.values()) + split.pairs == len([*GOOD, *EMPTY, *DUPLICATE])
+
+
+def test_a_source_that_is_missing_is_missed(tmp_path: Path) -> None:
+    both = write(tmp_path, GOOD)
+    with pytest.raises(DataError, match=r"train\.de: its source is missing"):
+        prepare_quietly(Corpus([], both.targets), tmp_path / "data")
+    with pytest.raises(DataError, match=r"train\.de: its source is missing"):
+        prepare_quietly(both, tmp_path / "data", Corpus([], both.targets))
+    assert not (tmp_path / "data").exists()
+
+
 def test_pairs_keep_their_order(tmp_path: Path) -> None:
     prepare_quietly(write(tmp_path, [GOOD[0], *EMPTY, *GOOD]), tmp_path / "data")
     data = open_data(tmp_path / "data")

@@ -119,6 +119,17 @@ def test_a_draw_carries_the_model_s_own_probability(seed: int, how: Sampling) ->
         assert [each.score for each in draws] == sorted((each.score for each in draws), reverse=True)
 
 
+def test_draws_begin_with_their_prefix_and_count_it() -> None:
+    model, prefixes = peaked(2), [[6, 4], [], [5, 6, 5, 4]]
+    found = sample([model], side(SOURCES), Sampling(2.0), 3, 0.6, generator(0), 13, prefixes)
+    for source, prefix, draws in zip(SOURCES, prefixes, found, strict=True):
+        assert all(each.ids[: len(prefix)] == prefix for each in draws)
+        forced = score([model], [source] * 13, [each.ids for each in draws])
+        assert [each.log_probability for each in draws] == pytest.approx(
+            [each.log_probability for each in forced], rel=1e-5
+        )
+
+
 def test_draws_keep_to_the_limit_and_to_real_pieces() -> None:
     for seed in range(3):
         found = sample([peaked(seed)], side(SOURCES), Sampling(temperature=5.0), 2, 0.6, generator(seed), draws=101)

@@ -162,6 +162,13 @@ def test_the_beginning_of_the_best_translation_as_a_prefix_leads_back_to_it(seed
         agree(search([model], side([[4, 5]]), 81, 1.0, 2, prefixes=[free[0][0].ids[:cut]]), free)
 
 
+def test_where_there_is_no_source_the_limit_counts_from_the_prefix() -> None:
+    never_ends = model_that_always_says([1e-9, 1e-9, 1e-9, 1e-9, 0.5, 0.3, 0.2])
+    prefixes = [[5, 6, 5], [], [6]]
+    found = search([never_ends], side([[], [], [4, 4, 4, 4]]), beam=1, alpha=0.0, extra=2, prefixes=prefixes)
+    assert [len(best[0].ids) for best in found] == [5, 2, 6]
+
+
 def test_a_prefix_may_be_longer_than_the_limit_but_then_nothing_follows_it() -> None:
     best = search([peaked(1)], side([[4]]), beam=3, alpha=0.6, extra=0, prefixes=[[5, 6, 5, 6, 5]])[0]
     assert [each.ids for each in best] == [[5, 6, 5, 6, 5]]

@@ -187,9 +187,12 @@ def test_prefixes_that_cannot_be_are_refused(translator: Translator) -> None:
         translator.translate(["12", "34"], prefixes=["1", "1" * (translator.longest + 1)])
 
 
-def test_prefixes_are_refused_when_drawing(translator: Translator) -> None:
-    with pytest.raises(DataError, match="cannot be forced while drawing"):
-        translator.translate(["12345"], prefixes=["90"], sampling=Sampling())
+def test_what_is_drawn_begins_with_its_prefix(translator: Translator, numbers: list[str]) -> None:
+    hot = Sampling(temperature=3.0)
+    drawn = translator.translate(numbers[:7], prefixes=["90", ""] * 3 + ["4"], sampling=hot, n_best=5)
+    for prefix, each in zip(["90", ""] * 3 + ["4"], drawn, strict=True):
+        assert all(one.text.startswith(prefix) for one in each.alternatives)
+        assert len({one.text for one in each.alternatives}) > 1
 
 
 def test_a_prefix_that_the_model_cannot_write_is_refused() -> None:

@@ -71,8 +71,17 @@ REFUSALS = {
     "a missing input": ("translate run --input gone.en", "^gone.en: no such file$"),
     "an output in no folder": ("translate run --input three.en --output nowhere/out", "^nowhere/out: "),
     "a folder for an output": ("translate run --input three.en --output thesis", "^thesis: "),
-    "drawing with a prefix": ("translate run --input three.en --sample --prefix 1", "^--sample: cannot be combined"),
     "another model that is none": ("translate run --input three.en --with thesis", "^thesis: no model here$"),
+    "scores without a source": ("score run --target five.de", "^--source: is missing"),
+    "plain text with a source": (
+        f"prepare {CORPUS} --out new data.plain=true",
+        "and train.de: plain text has no source$",
+    ),
+    "plain text of two vocabularies": ("prepare --target train.de --out new data.shared=false", "needs two sides"),
+    "plain text that is validated with a source": (
+        "prepare --target train.de --valid-source three.en --valid-target three.en --out new",
+        "^three.en and three.en: plain text has no source$",
+    ),
     "scores of unequal files": ("score run --source three.en --target five.de", "got 3 and 5$"),
     "an empty test": ("evaluate model --source empty.en --target empty.de", "holds no pairs"),
     "an evaluation in no folder": (f"{EVALUATE} --output nowhere/out", "^nowhere/out: "),

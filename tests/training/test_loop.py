@@ -139,6 +139,8 @@ def test_the_higher_bleu_is_better_and_where_it_is_equal_the_lower_loss() -> Non
     assert loop.is_better(validation(31.0, 1.9), best)
     assert not loop.is_better(validation(31.0, 2.0), best)
     assert not loop.is_better(validation(31.0, None), best)
+    assert not loop.is_better(validation(31.1, 2.1), best, by_loss=True)
+    assert loop.is_better(validation(30.9, 1.9), best, by_loss=True)
 
 
 def test_where_lines_are_too_short_for_bleu_the_loss_chooses_the_best_checkpoint(
