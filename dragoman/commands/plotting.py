@@ -49,6 +49,8 @@ def positions(
     from dragoman.saved import load_model
 
     place = choose_file(out, "positions")
+    if model is not None and kind is not None:
+        raise ConfigError("--kind", "is a way to draw the sinusoids, not what --model adds")
     if model is None:
         save_picture(draw_positions(positions, width, (kind,) if kind else ARRANGEMENTS), place)
         return

@@ -134,6 +134,8 @@ def _explanation(head: Head, queries: int, keys: int) -> str:
         "of the values with these weights.",
         "W^O then mixes the outputs of all heads.",
     ]
+    if (head.weights == 0).any():
+        lines += ["", "What may not be seen has weight 0, whatever its score."]
     if max(queries, keys) > MOST_PIECES or max(head.given.shape[1], head.value.shape[1]) > MOST_CHANNELS:
         lines += [
             "",

@@ -88,6 +88,14 @@ def test_the_picture_shows_the_matrices_and_says_where_it_was_cut(translator: Tr
     assert f"√{head.query.shape[1]}" in said
 
 
+def test_what_may_not_be_seen_is_explained_where_there_is_some() -> None:
+    model, batch = make(), Batch.of([SOURCE], [TARGET])
+    for kind, is_masked in (("encoder", False), ("decoder", True)):
+        head = watch(model, find_attentions(model, kind)[0], batch, 0)  # type: ignore[arg-type]
+        pieces = list("abcdefgh")[: len(head.given)]
+        assert ("What may not be seen" in as_svg(draw_head(head, pieces, pieces, "X", "title"))) == is_masked
+
+
 def test_nothing_of_the_watching_stays(translator: Translator, reverser: Path) -> None:
     draw(translator, "12")
     assert not any(module._forward_pre_hooks for module in translator.models[0].modules())

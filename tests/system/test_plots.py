@@ -149,6 +149,13 @@ MISTAKES = {
     "--head: the model has 4 heads, got x": ("attention", "MODEL", "--source", "1", "--head", "x"),
     "nothing: no such folder": ("attention", "nothing", "--source", "1"),
     "nothing: no such recipe": ("architecture", "nothing"),
+    "--kind: is a way to draw the sinusoids, not what --model adds": (
+        "positions",
+        "--model",
+        "MODEL",
+        "--kind",
+        "halves",
+    ),
     "tiny: its budget is not in steps alone": ("schedule", "small", "tiny"),
     "--width and --warmup: are said by the recipes": ("schedule", "base", "--width", "7"),
     "nothing: not a run folder: it has no journal.jsonl": ("curves", "MODEL", "nothing"),
