@@ -42,11 +42,11 @@ def new_folder(out: Path) -> Iterator[Path]:
                 parent.rmdir()
 
 
-def replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, content: str | bytes) -> None:
     """Write a file, in place of one that may be there, in one rename."""
     new = beside(path)
     try:
-        new.write_text(text, encoding="utf-8")
+        new.write_bytes(content.encode() if isinstance(content, str) else content)
         flush(new)
         new.replace(path)
     except OSError as error:

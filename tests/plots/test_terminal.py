@@ -1,9 +1,10 @@
-"""Attention maps as text."""
+"""Attention maps and curves as text."""
 
 import pytest
 import torch
 
-from dragoman.plots.terminal import SHADES, attention_map
+from dragoman.plots.charts import Line
+from dragoman.plots.terminal import CURVE_HEIGHT, CURVE_WIDTH, MARKS, SHADES, attention_map, line_chart
 
 SOURCE = ["▁the", "▁c", "at", "</s>"]
 TARGET = ["▁die", "▁Katze", "</s>"]
@@ -58,3 +59,20 @@ def test_a_wide_character_takes_the_two_cells_of_its_column() -> None:
     lines = attention_map(torch.eye(2), ["東京", "t"], ["日本", "s"]).split("\n")
     assert lines[:2] == ["      日", "      本s"]
     assert lines[2:] == ["東京  " + SHADES[-1] * 2 + "  ", "   t  " + "  " + SHADES[-1] * 2]
+
+
+def test_curves_go_from_corner_to_corner_in_their_own_marks() -> None:
+    lines = [Line("falls", [0, 5, 10], [1.0, 0.5, 0.0]), Line("rises", [0.0, 10.0], [0.0, 1.0])]
+    label, *rows, axis, numbers, first, second = line_chart(lines, "step", "loss").split("\n")
+    assert (label, first, second) == ("loss", f"  {MARKS[0]} falls", f"  {MARKS[1]} rises")
+    frame = [row.split("│") for row in rows]
+    assert len(frame) == CURVE_HEIGHT
+    assert (frame[0][0].strip(), frame[-1][0].strip()) == ("1", "0")
+    assert frame[0][1] == MARKS[0] + " " * (CURVE_WIDTH - 2) + MARKS[1]
+    assert frame[-1][1] == MARKS[1] + " " * (CURVE_WIDTH - 2) + MARKS[0]
+    assert axis.strip() == "└" + "─" * CURVE_WIDTH
+    assert numbers.split() == ["0", "10", "step"]
+
+
+def test_one_point_is_a_curve_too() -> None:
+    assert line_chart([Line("run", [720], [0.1])], "step", "loss").count(MARKS[0]) == 2  # in the frame and its name

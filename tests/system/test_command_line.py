@@ -287,24 +287,24 @@ def test_the_steps_lead_to_the_end_and_write_the_translation(reverser: Path, ask
 
 def test_help_and_version_do_not_wait_for_torch() -> None:
     commands = list(get_command(app).commands)  # type: ignore[attr-defined]
-    assert len(commands) == 8
+    assert len(commands) == 9
     script = f"""
 import sys
 from dragoman.cli import main
-for words in (["--version"], ["--help"], *([name, "--help"] for name in {commands})):
+for words in (["--version"], ["--help"], ["plot", "curves", "--help"], *([name, "--help"] for name in {commands})):
     sys.argv = ["dragoman", *words]
     try:
         main()
     except SystemExit as end:
         assert not end.code
-print(sorted({{"torch", "numpy", "sentencepiece", "sacrebleu"}} & sys.modules.keys()))
+print(sorted({{"torch", "numpy", "matplotlib", "sentencepiece", "sacrebleu"}} & sys.modules.keys()))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     said = done.stdout.splitlines()
     assert said[0] == f"dragoman {__version__}"
     assert said[-1] == "[]"
-    assert done.stdout.count("Usage: ") == 9
+    assert done.stdout.count("Usage: ") == 11
 
 
 def test_a_translation_is_scored_as_it_was_when_it_was_made(reverser: Path, reversals: Path, call: Call) -> None:

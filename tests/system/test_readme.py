@@ -19,6 +19,7 @@ from dragoman.recipe import read_recipe
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PICTURES = (ROOT / "docs" / "guides" / "plots.md").read_text(encoding="utf-8")
 
 SHORTER = "training.batch_tokens=256 training.save_every=1"
 SMALLER = f"{SHORTER} model.width=16 model.heads=2 model.hidden=16"
@@ -38,6 +39,8 @@ COMMANDS = {
     "dragoman score runs/mine --source test.en --target test.de": "",
     "dragoman inspect runs/mine": "",
     "dragoman inspect recipes/base.toml": "",
+    'dragoman plot attention runs/mine --source "Two dogs run." --style lines': "",
+    "dragoman plot architecture": "",
 }
 ELSEWHERE = {"dragoman demo": "tests/system/test_demo.py runs it"}
 
@@ -117,6 +120,26 @@ def test_the_commands_do_what_they_say(followed: Path) -> None:
     for model in ("runs/mine", "runs/short", "runs/tuned", "models/mine", "demo/run"):
         assert (followed / model).is_dir()
     assert {path.name for path in followed.rglob(".*")} == {".dragoman-demo"}  # nothing half-written is left
+
+
+def test_every_picture_of_the_guide_is_drawn_or_printed(
+    followed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(followed)
+    found = [words for words in map(shlex.split, commands(PICTURES)) if len(words) > 2]
+    assert {words[2] for words in found} == {"architecture", "attention", "curves", "head", "masks", "positions"} | {
+        "schedule",
+        "smoothing",
+    }
+    for words in found:
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capsys.readouterr()
+        assert not end.value.code, words
+        out = words[words.index("--out") + 1] if "--out" in words else f"{words[2]}.svg"
+        assert said.out.count("\n") > 8 if out == "-" else f"wrote {out}\n" in said.err
+        assert out == "-" or (followed / out).stat().st_size > 1000
 
 
 def test_the_first_block_translates_and_looks_inside(followed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
