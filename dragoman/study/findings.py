@@ -16,7 +16,16 @@ from dragoman.training.journal import read_journal
 # Student's t for an interval of 95 %, with 1, 2, ... degrees of freedom.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 MOST_SEEDS = len(STUDENT) + 1
-MIB = 1 << 20
+# What a trial costs, by the number of its result and the unit it is shown in.
+COSTS = {
+    "parameters, M": ("parameters", 1e6),
+    "updates": ("steps", 1.0),
+    "tokens/s": ("tokens_per_second", 1.0),
+    "tokens, M": ("tokens", 1e6),
+    "training, s": ("training_seconds", 1.0),
+    "scoring, s": ("translating_seconds", 1.0),
+    "memory, MiB": ("memory_bytes", 2.0**20),
+}
 
 
 @dataclass(frozen=True)
@@ -52,15 +61,14 @@ class Finding:
         return over_seeds([each.bleu.score for each in self.results]) if self.results else None
 
     @property
-    def perplexity(self) -> float | None:
-        """In the mean."""
-        found = [each.perplexity for each in self.results if each.perplexity is not None]
-        return statistics.fmean(found) if found else None
+    def score(self) -> str | None:
+        """BLEU for a table, or why there is none."""
+        return str(self.bleu) if self.bleu else f"failed: {self.failures[0]}" if self.failures else None
 
-    def mean(self, name: str) -> float | None:
-        """Of a number that every result has."""
+    def mean(self, name: str, unit: float = 1.0) -> float | None:
+        """Of a number that results have."""
         found = [getattr(each, name) for each in self.results if getattr(each, name) is not None]
-        return statistics.fmean(found) if found else None
+        return statistics.fmean(found) / unit if found else None
 
 
 def over_seeds(values: Sequence[float]) -> Estimate:
@@ -94,48 +102,35 @@ def scores(found: Mapping[str, Finding], against: str | None = None) -> Table:
         "BLEU [95 %]",
         *(["seeds", "first seed [bootstrap]"] if has_seeds else []),
         "chrF",
-        "perplexity a piece",
+        "perplexity",
     ]
     rows: list[list[Cell]] = []
     for finding in found.values():
         bleu, results = finding.bleu, finding.results
-        row: list[Cell] = [finding.name, str(bleu) if bleu else _failed(finding)]
+        row: list[Cell] = [finding.name, finding.score]
         if has_seeds:
             row += [len(results), str(Estimate.of(results[0].bleu)) if results else None]
-        row += [statistics.fmean(each.chrf.score for each in results) if results else None, finding.perplexity]
+        row += [statistics.fmean(each.chrf.score for each in results) if results else None, finding.mean("perplexity")]
         rows.append([*row, f"{bleu.mean - base.mean:+.2f}" if bleu and base else None] if base else row)
     signature = next((each.results[0].bleu.signature for each in found.values() if each.results), "")
     note = (
         "The interval of several seeds is that of their mean (Student's t), that of one seed the test set's "
-        f"(bootstrap): {signature}"
+        f"(bootstrap). Perplexity is per piece. {signature}"
     )
-    return Table("Scores", [*columns, *([f"BLEU above {against}"] if base else [])], rows, note)
+    return Table("Scores", [*columns, *([f"above {against}"] if base else [])], rows, note)
 
 
 def cost(found: Mapping[str, Finding]) -> Table:
     """What a trial of each costs, in the mean over its seeds."""
-    names = ("steps", "tokens_per_second", "training_seconds", "translating_seconds")
-    rows: list[list[Cell]] = []
-    for finding in found.values():
-        memory = finding.mean("memory_bytes")
-        tokens, parameters = finding.mean("tokens"), finding.mean("parameters")
-        rows.append(
-            [
-                finding.name,
-                None if parameters is None else f"{parameters / 1e6:.2f}",
-                *(None if (value := finding.mean(name)) is None else round(value) for name in names[:2]),
-                None if tokens is None else f"{tokens / 1e6:.2f}",
-                *(None if (value := finding.mean(name)) is None else f"{value:.1f}" for name in names[2:]),
-                None if memory is None else round(memory / MIB),
-            ]
-        )
-    columns = ["", "parameters, M", "updates", "target tokens/s", "target tokens, M", "training, s", "translating, s"]
+    rows: list[list[Cell]] = [
+        [finding.name, *(finding.mean(number, unit) for number, unit in COSTS.values())] for finding in found.values()
+    ]
     note = (
-        "Means over seeds; tokens/s in the median over steps; training with its validations, without what a GPU "
-        "records at the first step; translating with its scores. Memory is the most that training held: on a GPU what "
-        "torch reserved, else the whole process."
+        "Tokens are those of the target, tokens/s in the median over steps. Training counts validations, but not what "
+        "a GPU prepares in the first step. Memory is the most that training held: on a GPU what torch reserved, "
+        "elsewhere the whole process."
     )
-    return Table("Cost of a trial", [*columns, "memory, MiB"], rows, note)
+    return Table("Cost of a trial", ["trial", *COSTS], rows, note)
 
 
 def curves(outcome: Outcome, families: Mapping[str, Sequence[str]]) -> list[Figure]:
@@ -151,6 +146,8 @@ def curves(outcome: Outcome, families: Mapping[str, Sequence[str]]) -> list[Figu
             draw_lines(left, [_loss(name, each, n) for n, (name, each) in enumerate(read.items())], "minutes", "loss")
             lines = [_bleu(name, each, n) for n, (name, each) in enumerate(read.items())]
             draw_lines(right, lines, "minutes", "BLEU, validation, greedy")
+            right.set_xlim(left.get_xlim())
+            right.set_ylim(bottom=0)
             if right.get_legend():
                 right.get_legend().remove()  # the names stand in the picture beside it
             svg = as_svg(figure)
@@ -175,10 +172,6 @@ def _bleu(name: str, events: Sequence[Mapping[str, Any]], number: int) -> Line:
             minutes.append(now / 60)
             scores.append(event["bleu"])
     return Line(name, minutes, scores, is_dashed=number >= len(COLOURS))
-
-
-def _failed(finding: Finding) -> str | None:
-    return f"failed: {finding.failures[0]}" if finding.failures else None
 
 
 def setting(plan: Plan, outcome: Outcome) -> list[str]:
@@ -208,7 +201,7 @@ def setting(plan: Plan, outcome: Outcome) -> list[str]:
 def failed(outcome: Outcome) -> list[str | Table]:
     """The trials that came to nothing, and why."""
     rows: list[list[Cell]] = [[label, reason] for label, reason in outcome.failures.items()]
-    return [Table("Trials that failed", ["", "reason"], rows)] if rows else []
+    return [Table("Trials that failed", ["trial", "reason"], rows)] if rows else []
 
 
 def report(

@@ -122,7 +122,7 @@ def make_report(plan: Plan, outcome: Outcome) -> Report:
     """The table, the orderings and the curves."""
     found = findings(outcome)
     ours = {name: finding.bleu for name, finding in found.items() if finding.bleu}
-    orders = orderings(ours, {name: finding.perplexity for name, finding in found.items()})
+    orders = orderings(ours, {name: finding.mean("perplexity") for name, finding in found.items()})
     parts: list[Part] = [
         _beside_the_paper(found),
         _summary(orders),
@@ -140,11 +140,9 @@ def _beside_the_paper(found: Mapping[str, Finding]) -> Table:
     columns = ["row", "perplexity", "the paper's", "BLEU [95 %]", "the paper's", "parameters, M", "the paper's"]
     rows: list[list[Cell]] = []
     for name, finding in found.items():
-        parameters, paper = finding.mean("parameters"), PAPER[name]
-        failed = f"failed: {finding.failures[0]}" if finding.failures else None
-        bleu = str(finding.bleu) if finding.bleu else failed
-        millions = None if parameters is None else f"{parameters / 1e6:.1f}"
-        rows.append([name, finding.perplexity, paper.perplexity, bleu, paper.bleu, millions, paper.millions])
+        paper, millions = PAPER[name], finding.mean("parameters", 1e6)
+        ours = finding.mean("perplexity")
+        rows.append([name, ours, paper.perplexity, finding.score, paper.bleu, millions, paper.millions])
     note = "The paper's: newstest2013 en-de, 100,000 updates (big: 300,000), perplexity a piece of its own vocabulary."
     return Table("Table 3", columns, rows, note)
 

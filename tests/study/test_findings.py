@@ -157,7 +157,7 @@ def test_the_report_of_table3_puts_the_papers_numbers_beside_ours(tmp_path: Path
     found = outcome(tmp_path, chosen, {"base": [20.0, 22.0], "c-2-layers": [30.0]})
     report = table3.make_report(plan(tmp_path), found)
     text = report.markdown()
-    assert "| base | 4.773 | 4.92 | 21.00 [8.29, 33.71] | 25.8 | 7.0 | 65 |" in text
+    assert "| base | 4.773 | 4.92 | 21.00 [8.29, 33.71] | 25.8 | 7 | 65 |" in text
     assert "| (C) layers | c-2-layers < base | 23.7 < 25.8 | 30.00, 21.00 | leans against | no |" in text
     assert "| late-seed0 | the loss is not finite |" in text
     assert (
