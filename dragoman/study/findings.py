@@ -24,7 +24,7 @@ COSTS = {
     "tokens, M": ("tokens", 1e6),
     "training, s": ("training_seconds", 1.0),
     "scoring, s": ("translating_seconds", 1.0),
-    "memory, MiB": ("memory_bytes", 2.0**20),
+    "peak MiB": ("memory_bytes", 2.0**20),
 }
 
 
@@ -98,7 +98,7 @@ def scores(found: Mapping[str, Finding], against: str | None = None) -> Table:
     base = found[against].bleu if against and against in found else None
     has_seeds = any(len(finding.results) > 1 for finding in found.values())
     columns = [
-        "",
+        "trial",
         "BLEU [95 %]",
         *(["seeds", "first seed [bootstrap]"] if has_seeds else []),
         "chrF",
@@ -127,7 +127,7 @@ def cost(found: Mapping[str, Finding]) -> Table:
     ]
     note = (
         "Tokens are those of the target, tokens/s in the median over steps. Training counts validations, but not what "
-        "a GPU prepares in the first step. Memory is the most that training held: on a GPU what torch reserved, "
+        "a GPU prepares in the first step. Peak: the most that training held, on a GPU what torch reserved, "
         "elsewhere the whole process."
     )
     return Table("Cost of a trial", ["trial", *COSTS], rows, note)
@@ -139,7 +139,7 @@ def curves(outcome: Outcome, families: Mapping[str, Sequence[str]]) -> list[Figu
     pictures = []
     for number, (family, names) in enumerate(families.items(), start=1):
         read = {name: read_journal(outcome.run(labels[name])) for name in names if name in labels}
-        if not read:
+        if len(read) < min(2, len(labels)):  # nothing to compare
             continue
         with drawing(9.0, 3.6) as figure:
             left, right = figure.subplots(1, 2)

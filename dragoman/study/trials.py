@@ -86,7 +86,11 @@ class Outcome:
 
     def first_seeds(self) -> dict[str, str]:
         """Of each name, the label of the first trial that is done."""
-        return {trial.name: trial.label for trial in reversed(self.trials) if trial.label in self.results}
+        labels: dict[str, str] = {}
+        for trial in self.trials:
+            if trial.label in self.results:
+                labels.setdefault(trial.name, trial.label)
+        return labels
 
     def run(self, label: str) -> Path:
         """The run folder of a trial."""
