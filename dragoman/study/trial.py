@@ -224,7 +224,6 @@ def main() -> int:
     torch.set_num_threads(threads)
     with ExitStack() as own:
         _wait_for_lock(folder, own)
-        (folder / FAILED).unlink(missing_ok=True)
         try:
             stopped = run_trial(folder, choose_device(device))
             return 128 + stopped if stopped else 0

@@ -198,10 +198,10 @@ def _run_all(plan: Plan, trials: Sequence[Trial], console: Console) -> tuple[int
                 running[trial.label] = _start(plan, trial)
             for label in [label for label, process in running.items() if process.poll() is not None]:
                 with running.pop(label) as process:
-                    said = _how_it_ended(plan.out / RUNS / label, process.returncode, stopped_by() is not None)
-                if said.startswith("failed"):
-                    failures[label] = said.removeprefix("failed: ")
-                display.say(f"{label}: {said}")
+                    said, has_failed = _how_it_ended(plan.out / RUNS / label, process.returncode, bool(stopped_by()))
+                if has_failed:
+                    failures[label] = said
+                display.say(f"{label}: {'failed: ' if has_failed else ''}{said}")
             if stopped_by() and not asked:
                 asked = True
                 for process in running.values():
@@ -214,6 +214,7 @@ def _run_all(plan: Plan, trials: Sequence[Trial], console: Console) -> tuple[int
 def _start(plan: Plan, trial: Trial) -> "subprocess.Popen[bytes]":
     """A session of its own keeps Ctrl-C from reaching it twice; its standard input tells it when the study dies."""
     folder = plan.out / RUNS / trial.label
+    (folder / FAILED).unlink(missing_ok=True)
     command = [
         sys.executable,
         "-m",
@@ -229,16 +230,18 @@ def _start(plan: Plan, trial: Trial) -> "subprocess.Popen[bytes]":
         )
 
 
-def _how_it_ended(folder: Path, code: int, was_asked_to: bool) -> str:
+def _how_it_ended(folder: Path, code: int, was_asked_to: bool) -> tuple[str, bool]:
+    """What is to be said of it, and whether that is a failure."""
     result = read_result(folder)
     if result is not None:
-        return f"BLEU {result.bleu.score:.2f}, {result.steps:,} updates, {result.training_seconds:.0f} s of training"
+        seconds = f"{result.training_seconds:.0f} s of training"
+        return f"BLEU {result.bleu.score:.2f}, {result.steps:,} updates, {seconds}", False
     if was_asked_to and (code < 0 or code > 128):
-        return "stopped"
+        return "stopped", False
     if (folder / FAILED).exists():
-        return f"failed: {json.loads((folder / FAILED).read_text(encoding='utf-8'))['reason']}"
+        return json.loads((folder / FAILED).read_text(encoding="utf-8"))["reason"], True
     ended = f"killed by signal {-code}" if code < 0 else f"ended with code {code}"
-    return f"failed: {ended}, see {folder / LOG}"
+    return f"{ended}, see {folder / LOG}", True
 
 
 @contextmanager
