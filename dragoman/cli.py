@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from dragoman import __version__
-from dragoman.commands import making, plotting, using
+from dragoman.commands import making, plotting, studying, using
 from dragoman.errors import ConfigError, DragomanError, RunError
 
 app = typer.Typer(
@@ -36,6 +36,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(plotting.app, name="plot")
+app.add_typer(studying.app, name="study")
 
 
 def main() -> None:

@@ -73,16 +73,16 @@ def build_model(recipe: Recipe, source_size: int, target_size: int) -> Model:
 def load_weights(model: Model, folder: Path) -> None:
     """Fill a model with the weights of a folder, which must be exactly its own."""
     tensors = read_tensors(folder / WEIGHTS)
-    parameters = dict(model.named_parameters())
+    kept = model.kept()
     found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    expected = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
+    expected = {name: tuple(tensor.shape) for name, tensor in kept.items()}
     if found != expected:
         name = min(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
         what = f"tensor '{name}' should be {expected.get(name, 'absent')}, got {found.get(name, 'none')}"
         raise ModelError(folder / WEIGHTS, what)
     with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(tensors[name])
+        for name, tensor in kept.items():
+            tensor.copy_(tensors[name])
 
 
 def save_model(
@@ -95,7 +95,7 @@ def save_model(
     precision: torch.dtype = torch.float32,
 ) -> None:
     """Write a model folder, with any further files."""
-    weights = {name: tensor.detach().to("cpu", precision).contiguous() for name, tensor in model.named_parameters()}
+    weights = {name: tensor.detach().to("cpu", precision).contiguous() for name, tensor in model.kept().items()}
     contents: dict[str, bytes | dict[str, Tensor]] = {
         WEIGHTS: weights,
         RECIPE: recipe.toml().encode(),
@@ -107,7 +107,7 @@ def save_model(
         "format": FORMAT,
         "dragoman": __version__,
         "recipe": recipe.hash,
-        "parameters": sum(tensor.numel() for tensor in weights.values()),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
         **card,
     }
     try:

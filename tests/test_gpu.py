@@ -31,9 +31,9 @@ SOURCES = [[5, 6, 7, 8, 9, 10, 11], [12, 13], [14, 15, 16]]
 TARGETS = [[17, 18], [19, 20, 21, 22, 23], [24, 25, 26]]
 
 
-def small_model(norm: str = "post") -> Transformer:
+def small_model(norm: str = "post", kind: str = "layer") -> Transformer:
     torch.manual_seed(3)
-    config = TransformerConfig(layers=2, width=64, hidden=128, heads=4, norm=norm)  # type: ignore[arg-type]
+    config = TransformerConfig(layers=2, width=64, hidden=128, heads=4, norm=norm, norm_kind=kind)  # type: ignore[arg-type]
     return Transformer(config, 31).cuda().eval()
 
 
@@ -119,6 +119,24 @@ def test_a_recorded_step_leaves_the_gradients_of_one_that_is_not(rows: int) -> N
     for recorded, plain in zip(found[:3], found[3:], strict=True):
         for one, other in zip(recorded, plain, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_a_recorded_batch_norm_counts_each_batch_once() -> None:
+    updates = [Update(Batch.of(SOURCES[n:], TARGETS[n:]), [], 13) for n in (0, 1, 2)]
+    counted = []
+    for is_recorded in (True, False):
+        model = small_model(kind="batch").train()
+        gradients = Gradients(model, TrainingConfig(precision="float32"))
+        gradients._is_recorded = is_recorded
+        for module in model.modules():
+            module.train(not isinstance(module, torch.nn.Dropout))
+        for update in updates:
+            gradients.of(update, Progress())
+        assert (gradients._recording is not None) == is_recorded
+        counted.append(dict(model.named_buffers()))
+    assert len(counted[0]) > 10
+    for name, one in counted[0].items():
+        torch.testing.assert_close(one, counted[1][name], rtol=1e-4, atol=1e-6)
 
 
 def test_a_step_that_is_compiled_learns_the_same(

@@ -78,6 +78,12 @@ class Model(nn.Module, ABC):
     def attention(self, batch: Batch) -> AttentionWeights:
         """Every weight of one forced pass, computed explicitly."""
 
+    def kept(self) -> dict[str, Tensor]:
+        """What is saved of a model: its parameters, tied ones once, and what its norms have counted."""
+        lasting = self.state_dict()
+        counted = {name: tensor for name, tensor in self.named_buffers() if name in lasting}
+        return {**dict(self.named_parameters()), **counted}
+
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""

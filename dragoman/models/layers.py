@@ -6,6 +6,7 @@ Axes: B rows, S source positions, Q queries, K keys, D width, N hypotheses.
 from collections.abc import Callable
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -15,8 +16,7 @@ from dragoman.models.attention import KeysValues, MultiHeadAttention
 from dragoman.models.positions import Turn, unturned
 
 NormPlace = Literal["post", "pre"]
-NormKind = Literal["layer", "rms"]
-NORMS: dict[str, Callable[[int], nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
+NormKind = Literal["layer", "rms", "batch", "none"]
 
 
 class EncoderLayer(nn.Module):
@@ -46,8 +46,8 @@ class EncoderLayer(nn.Module):
         def look_around(y: Tensor) -> Tensor:
             return self.self_attention(y, self.self_attention.keys_values(y, turn), visible, weights, turn)
 
-        x = self.self_attention_residual(x, look_around)
-        return self.feed_forward_residual(x, self.feed_forward)
+        x = self.self_attention_residual(x, look_around, visible)
+        return self.feed_forward_residual(x, self.feed_forward, visible)
 
 
 class DecoderLayer(nn.Module):
@@ -88,30 +88,91 @@ class DecoderLayer(nn.Module):
             queries = y.reshape(len(memory.keys), -1, y.shape[-1])
             return self.cross_attention(queries, memory, memory_visible, weights[1]).view_as(y)
 
-        x = self.self_attention_residual(x, look_back)
-        x = self.cross_attention_residual(x, look_at_source)
-        return self.feed_forward_residual(x, self.feed_forward)
+        x = self.self_attention_residual(x, look_back, visible)
+        x = self.cross_attention_residual(x, look_at_source, visible)
+        return self.feed_forward_residual(x, self.feed_forward, visible)
 
 
 class Residual(nn.Module):
     """LayerNorm(x + Dropout(Sublayer(x))), as published (sections 3.1 and 5.4)."""
 
-    def __init__(self, width: int, dropout: float, place: NormPlace, norm: NormKind = "layer") -> None:
+    def __init__(
+        self, width: int, dropout: float, place: NormPlace, norm: NormKind = "layer", carries: bool = True
+    ) -> None:
         super().__init__()
         self.norm = NORMS[norm](width)
         self.dropout = nn.Dropout(dropout)
         self.place = place
+        self.carries = carries
 
-    def read(self, x: Float[Tensor, "B Q D"]) -> Float[Tensor, "B Q D"]:
+    def read(self, x: Float[Tensor, "B Q D"], visible: Visible | None = None) -> Float[Tensor, "B Q D"]:
         """What the sublayer is given."""
-        return x if self.place == "post" else self.norm(x)
+        return x if self.place == "post" else normalise(self.norm, x, visible)
 
-    def forward(self, x: Float[Tensor, "B Q D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B Q D"]:
-        """Carry x past the sublayer."""
-        if self.place == "post":
-            return add_and_norm(x, sublayer(self.read(x)), self.norm, self.dropout)
-        # Departs from the paper: pre-norm, an option, trains without warm-up where post-norm diverges.
-        return x + self.dropout(sublayer(self.read(x)))
+    def forward(
+        self, x: Float[Tensor, "B Q D"], sublayer: Callable[[Tensor], Tensor], visible: Visible | None = None
+    ) -> Float[Tensor, "B Q D"]:
+        """Carry x past the sublayer; what its positions see tells a batch norm which of them are real."""
+        y = sublayer(self.read(x, visible))
+        carried = x if self.carries else torch.zeros_like(x)
+        if self.place == "pre":
+            # Departs from the paper: pre-norm, an option, trains without warm-up where post-norm diverges.
+            return carried + self.dropout(y)
+        if isinstance(self.norm, BatchNorm):
+            return self.norm(carried + self.dropout(y), visible)
+        return add_and_norm(carried, y, self.norm, self.dropout)
+
+
+class BatchNorm(nn.Module):
+    """Departs from the paper: each channel by its mean and deviation over a batch (Ioffe and Szegedy 2015), an option.
+
+    Empty positions see nothing, and so they are not counted. What is counted in training is averaged for what comes
+    after it, so that a sentence is translated alike whatever stands beside it.
+    """
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, width: int, momentum: float = 0.1, epsilon: float = 1e-5) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("variance", torch.ones(width))
+        self.momentum, self.epsilon = momentum, epsilon
+
+    def forward(self, x: Float[Tensor, "B Q D"], visible: Visible | None = None) -> Float[Tensor, "B Q D"]:
+        """By the batch's own statistics while training, by their running averages afterwards."""
+        mean, variance = self._count(x, visible) if self.training else (self.mean, self.variance)
+        return (x - mean) * (variance + self.epsilon).rsqrt() * self.weight + self.bias
+
+    def _count(
+        self, x: Float[Tensor, "B Q D"], visible: Visible | None
+    ) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]]:
+        real = torch.ones_like(x[..., 0]) if visible is None else visible.first < visible.last
+        # Weights, not a selection, for whose size a GPU would have to be waited for.
+        share = real.to(self.mean.dtype)[..., None]
+        share = share / share.sum().clamp(min=1)
+        mean = (x * share).sum((0, 1))
+        variance = ((x - mean).square() * share).sum((0, 1))
+        with torch.no_grad():
+            self.mean.lerp_(mean.to(self.mean.dtype), self.momentum)
+            self.variance.lerp_(variance.to(self.mean.dtype), self.momentum)
+        return mean, variance
+
+
+# "none" takes the width too, and needs it not.
+NORMS: dict[str, Callable[[int], nn.Module]] = {
+    "layer": nn.LayerNorm,
+    "rms": nn.RMSNorm,
+    "batch": BatchNorm,
+    "none": nn.Identity,
+}
+
+
+def normalise(norm: nn.Module, x: Float[Tensor, "B Q D"], visible: Visible | None) -> Float[Tensor, "B Q D"]:
+    """Batch norm alone asks which positions are real."""
+    return norm(x, visible) if isinstance(norm, BatchNorm) else norm(x)
 
 
 class FeedForward(nn.Module):

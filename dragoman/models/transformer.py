@@ -28,6 +28,7 @@ from dragoman.models.layers import (
     NormKind,
     NormPlace,
     Residual,
+    normalise,
 )
 from dragoman.models.positions import PositionKind, Positions
 
@@ -51,6 +52,7 @@ class TransformerConfig(Section):
     positions: PositionKind = "sinusoidal"
     norm: NormPlace = "post"
     norm_kind: NormKind = "layer"
+    residual: bool = True  # whether x is carried past each sublayer
     window: int | None = Field(None, ge=1, le=1 << 20)  # neighbours seen to each side: r = 2 window + 1 (Table 1)
     longest: int = Field(1024, ge=1, le=1 << 20)  # positions a sentence may take
 
@@ -101,7 +103,7 @@ class Transformer(Model):
         self.dropout = nn.Dropout(config.dropout)
         attention = partial(MultiHeadAttention, config.width, config.heads, *config.channels, config.key_heads)
         feed_forward = partial(FEED_FORWARDS[config.feed_forward], config.width, config.hidden)
-        residual = partial(Residual, config.width, config.dropout, config.norm, config.norm_kind)
+        residual = partial(Residual, config.width, config.dropout, config.norm, config.norm_kind, config.residual)
         parts = (attention, feed_forward, residual)
         self.encoder = nn.ModuleList(EncoderLayer(*parts) for _ in range(config.layers))
         self.decoder = nn.ModuleList(DecoderLayer(*parts) for _ in range(config.decoder_layers or config.layers))
@@ -167,7 +169,7 @@ class Transformer(Model):
         turn = self.positions.turning(source.positions)
         for layer in self.encoder:
             x = layer(x, visible, turn, weights)
-        return self.encoder_norm(x)
+        return normalise(self.encoder_norm, x, visible)
 
     def _decode(
         self,
@@ -183,7 +185,7 @@ class Transformer(Model):
         for layer in cast(list[DecoderLayer], self.decoder):
             seen = layer.cross_attention.keys_values(states)
             x = layer(x, visible, seen, memory_visible, turn=turn, weights=weights)
-        return self.decoder_norm(x)
+        return normalise(self.decoder_norm, x, visible)
 
     def _embed(
         self, embedding: nn.Embedding, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]

@@ -51,13 +51,16 @@ class Figure:
     svg: str
 
 
+Part = str | Table | Figure  # a string is a paragraph
+
+
 @dataclass(frozen=True)
 class Report:
     """A study's findings in reading order: paragraphs, tables and figures."""
 
     title: str
     command: str  # what makes this report again
-    parts: Sequence[str | Table | Figure]
+    parts: Sequence[Part]
     results: Mapping[str, Any] = field(default_factory=dict)  # the numbers, for programs
 
     def write(self, folder: Path) -> None:
@@ -98,7 +101,7 @@ def show(cell: Cell) -> str:
             return f"{cell:,.0f}" if abs(cell) >= 1000 else f"{cell:.4g}"
 
 
-def _part_as_markdown(part: str | Table | Figure) -> str:
+def _part_as_markdown(part: Part) -> str:
     match part:
         case Table():
             lines = [part.columns, ["---"] * len(part.columns), *([show(cell) for cell in row] for row in part.rows)]
@@ -110,7 +113,7 @@ def _part_as_markdown(part: str | Table | Figure) -> str:
             return part
 
 
-def _part_as_html(part: str | Table | Figure) -> str:
+def _part_as_html(part: Part) -> str:
     match part:
         case Table():
             head = "".join(f"<th>{escape(column)}</th>" for column in part.columns)

@@ -41,8 +41,8 @@ def average_last(run: Path, count: int, out: Path, half: bool = False, about: st
         for folder in folders[1:]:
             for name, tensor in read_tensors(folder / WEIGHTS).items():
                 sums[name] += tensor
-        for name, parameter in newest.model.named_parameters():
-            parameter.copy_(sums[name] / count)
+        for name, tensor in newest.model.kept().items():
+            tensor.copy_(sums[name] / count)
     steps = [step_of(folder) for folder in folders]
     card = {name: newest.card[name] for name in ("languages", "data", "step")} | {"averaged": steps}
     if about is not None:

@@ -30,10 +30,10 @@ class Gradients:
     def __init__(self, model: Model, config: TrainingConfig) -> None:
         self.model = model
         self.smoothing = config.smoothing
-        self.is_compiled = config.compile
         self.precision = choose_precision(config.precision, model.device)
-        self._forward: Callable[[Batch], Tensor] = torch.compile(model) if self.is_compiled else model
+        self._forward: Callable[[Batch], Tensor] = torch.compile(model) if config.compile else model
         self._is_recorded = model.device.type == "cuda"
+        self.take_time_at_first = config.compile or self._is_recorded
         self._recording: Recording | None = None
 
     def of(self, update: Update, progress: Progress) -> Float[Tensor, ""]:
@@ -85,7 +85,9 @@ class Recording:
 
     def __init__(self, run: Callable[[Batch, Tensor], Tensor], model: Model, batch: Batch, tokens: Tensor) -> None:
         self.batch, self.tokens = batch.map(Tensor.clone), tokens.to(model.device, copy=True)
-        random_state = torch.cuda.get_rng_state()  # a run that is resumed draws what it would have drawn
+        # Recording leaves no trace: a run that is resumed draws what it would have drawn, and counts each batch once.
+        random_state = torch.cuda.get_rng_state()
+        counted = [(buffer, buffer.clone()) for buffer in model.buffers()]
         aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -99,6 +101,8 @@ class Recording:
             self.loss = run(self.batch, self.tokens)
         self.gradients = gradients_by_parameter(model)
         torch.cuda.set_rng_state(random_state)
+        for buffer, before in counted:
+            buffer.copy_(before)
 
     def __call__(self, batch: Batch, tokens: Tensor) -> Tensor:
         """Run it and add to the gradients there are; a batch of fewer rows leaves the others empty."""

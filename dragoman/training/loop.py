@@ -69,7 +69,7 @@ def train(
         closing(trainer.updates_from(progress)) as updates,
     ):
         trainer.introduce(journal, progress)
-        clock = Clock(progress, counts_first=not trainer.gradients.is_compiled)
+        clock = Clock(progress, counts_first=not trainer.gradients.take_time_at_first)
         readings: deque[Reading] = deque()
         for update in updates:
             readings.append(trainer.take_step(update, progress))
@@ -172,6 +172,7 @@ class Trainer:
         self.optimizer.step()
         progress.step += 1
         progress.position += 1
+        progress.tokens += update.target_tokens
         progress.epoch_tokens += update.target_tokens
         progress.epoch_share = progress.epoch_tokens / self.tokens_an_epoch
         return Reading(torch.stack((loss, norm)), update, rate, progress)

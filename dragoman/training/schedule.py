@@ -12,9 +12,10 @@ class Progress:
     step: int = 0
     epoch: int = 0
     position: int = 0  # updates done in this epoch
+    tokens: int = 0  # target tokens seen in all
     epoch_tokens: int = 0  # target tokens seen in this epoch
     epoch_share: float = 0.0  # which is this share of all it has
-    seconds: float = 0.0  # from the first update after compilation, validation included
+    seconds: float = 0.0  # from the first update after compilation and recording, validation included
     best_score: float | None = None  # the highest BLEU on the validation set
     best_loss: float | None = None  # its loss: where BLEU is equal, the lower loss is better
     best_step: int | None = None

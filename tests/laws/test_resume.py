@@ -13,7 +13,8 @@ import torch
 
 from dragoman.data.batches import Updates
 from dragoman.data.store import open_data
-from dragoman.saved import WEIGHTS, newest_good, read_tensors, verify, weights_sha256
+from dragoman.saved import WEIGHTS, checkpoints, load_model, newest_good, read_tensors, verify, weights_sha256
+from dragoman.training.average import average_last
 from dragoman.training.checkpoints import STATE
 from dragoman.training.journal import read_journal
 from tests.training.conftest import MINUSCULE, Train, train_small
@@ -44,6 +45,25 @@ def test_a_run_stopped_in_mid_epoch_goes_on_exactly(train_small: Train, tmp_path
     train_small(tmp_path / "stopped", f"training.steps={stop}", "training.save_every=1000")
     train_small(tmp_path / "stopped", "training.steps=17", "training.save_every=13", resume=True)
     assert_same_run(tmp_path / "straight", tmp_path / "stopped")
+
+
+def test_what_a_batch_norm_has_counted_is_saved_restored_and_averaged(train_small: Train, tmp_path: Path) -> None:
+    words = ("model.norm_kind=batch", "training.save_every=3")
+    train_small(tmp_path / "straight", "training.steps=9", *words)
+    train_small(tmp_path / "stopped", "training.steps=5", *words)
+    train_small(tmp_path / "stopped", "training.steps=9", *words, resume=True)
+    assert_same_run(tmp_path / "straight", tmp_path / "stopped")
+    average_last(tmp_path / "straight", 2, tmp_path / "mean")
+    folders = [*checkpoints(tmp_path / "straight")[-2:], tmp_path / "mean"]
+    *last, mean = (read_tensors(folder / WEIGHTS) for folder in folders)
+    counted = [name for name in mean if name.endswith(("norm.mean", "norm.variance"))]
+    assert len(counted) == 2 * 7  # of an encoder layer's two sublayers, a decoder layer's three, and behind both stacks
+    for name in counted:
+        assert not torch.equal(last[0][name], last[1][name])
+        torch.testing.assert_close(mean[name], (last[0][name] + last[1][name]) / 2)
+    loaded = load_model(tmp_path / "mean")
+    assert all(torch.equal(tensor, mean[name]) for name, tensor in loaded.model.kept().items())
+    assert loaded.card["parameters"] == sum(tensor.numel() for tensor in mean.values()) - 2 * 7 * 12
 
 
 def test_a_run_stopped_around_an_epoch_edge_goes_on_exactly(

@@ -21,6 +21,14 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         for name, keys in {
             "pre-norm": {"norm": "pre"},
             "rms": {"norm_kind": "rms"},
+            "batch": {"norm_kind": "batch"},
+            "batch-before": {"norm_kind": "batch", "norm": "pre"},
+            "unnormalised": {"norm_kind": "none"},
+            "nothing-carried": {
+                "residual": False,
+                "layers": 1,
+            },  # in two, with random weights, all positions grow alike
+            "nothing-carried-before": {"residual": False, "norm": "pre", "norm_kind": "batch"},
             "swiglu": {"feed_forward": "swiglu"},
             "rotary": {"positions": "rotary"},
             "grouped": {"key_heads": 2},
@@ -58,6 +66,9 @@ def make(name: str) -> Model:
     model = Recipe.model_validate({"model": SYSTEMS[name], "training": {"row_length": 31}}).model.build(VOCABULARY)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5)
+    for place, counted in model.named_buffers():
+        if place in model.state_dict():  # as if it had been trained
+            counted.uniform_(0.5, 1.5)
     return model.double().eval()
 
 
@@ -175,3 +186,23 @@ def test_every_parameter_learns(name: str) -> None:
     assert [
         each for each, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()
     ] == []
+
+
+@pytest.mark.parametrize("name", ["batch", "batch-before"])
+def test_while_it_trains_a_batch_norm_counts_what_is_real_however_it_is_laid_out(name: str) -> None:
+    rows, padded = [[2, 0], [3, 1]], Batch.of(SOURCES, TARGETS)
+    models = [make(name) for _ in range(3)]
+    for model in models:
+        for module in model.modules():
+            module.train(not isinstance(module, nn.Dropout))
+    alike = [models[0](padded), models[1](packed(rows, 17, 13)), models[2](packed([*rows, []], 19, 29))]
+    lengths = [len(target) + 1 for target in TARGETS]
+    for hidden in alike[1:]:
+        for row, pairs in enumerate(rows):
+            start = 0
+            for pair in pairs:
+                close(hidden[row, start : start + lengths[pair]], alike[0][pair, : lengths[pair]])
+                start += lengths[pair]
+    for model in models[1:]:
+        for place, counted in model.kept().items():
+            close(counted, models[0].kept()[place])

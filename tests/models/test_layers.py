@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dragoman.kernels.attention import Visible
 from dragoman.models.attention import KeysValues, MultiHeadAttention
-from dragoman.models.layers import DecoderLayer, EncoderLayer, FeedForward, NormPlace, Residual
+from dragoman.models.layers import BatchNorm, DecoderLayer, EncoderLayer, FeedForward, NormPlace, Residual
 
 ROWS, SOURCE, TARGET = 2, 19, 23
 # width, heads, key width, value width: keys unlike values, and one head of the full width
@@ -150,3 +150,30 @@ def test_feed_forward_treats_every_position_alike_and_alone() -> None:
         torch.testing.assert_close(feed_forward(x[:, position : position + 1])[:, 0], together[:, position])
     order = torch.randperm(5)
     torch.testing.assert_close(feed_forward(x[:, order]), together[:, order])
+
+
+def test_batch_and_layer_norm_worked_by_hand() -> None:
+    x = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]])
+    # Each channel has mean 3 or 4 and variance (4 + 0 + 4) / 3; each position is 1/2 to both sides of its mean.
+    batch, outer = BatchNorm(2, epsilon=0.0).train(), 2 / (8 / 3) ** 0.5
+    expected = torch.tensor([[[-outer, -outer], [0.0, 0.0], [outer, outer]]])
+    torch.testing.assert_close(batch(x), expected)
+    torch.testing.assert_close(nn.LayerNorm(2, eps=0.0)(x), torch.tensor([[[-1.0, 1.0]] * 3]))
+    # A tenth of the way from 0 and 1 to what was counted.
+    torch.testing.assert_close(batch.mean, torch.tensor([0.3, 0.4]))
+    torch.testing.assert_close(batch.variance, torch.full((2,), 0.9 + 0.1 * 8 / 3))
+    torch.testing.assert_close(batch.eval()(x), (x - batch.mean) / batch.variance.sqrt())
+
+
+def test_an_empty_row_leaves_a_batch_norm_finite() -> None:
+    norm, nothing = BatchNorm(3).train(), torch.zeros(1, 5, dtype=torch.long)
+    assert norm(torch.randn(1, 5, 3), Visible.same_sentence(nothing, nothing)).isfinite().all()
+    assert norm.variance.isfinite().all()
+
+
+@each_norm
+def test_without_a_residual_nothing_is_carried_past_silent_sublayers(norm: NormPlace) -> None:
+    x = torch.randn(2, 5, 7)
+    silent = Residual(7, 0.0, norm, "none", carries=False)(x, torch.zeros_like)
+    assert not silent.any()
+    torch.testing.assert_close(Residual(7, 0.0, norm, "none")(x, torch.zeros_like), x)

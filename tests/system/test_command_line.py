@@ -304,7 +304,7 @@ print(sorted({{"torch", "numpy", "matplotlib", "sentencepiece", "sacrebleu"}} & 
     said = done.stdout.splitlines()
     assert said[0] == f"dragoman {__version__}"
     assert said[-1] == "[]"
-    assert done.stdout.count("Usage: ") == 11
+    assert done.stdout.count("Usage: ") == 12
 
 
 def test_a_translation_is_scored_as_it_was_when_it_was_made(reverser: Path, reversals: Path, call: Call) -> None:

@@ -1,0 +1,195 @@
+"""What studies make of numbers: intervals, orderings, buckets, and reports that hold what was found."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import torch
+
+from dragoman.errors import ConfigError
+from dragoman.evaluation.metrics import Metric
+from dragoman.recipe import Recipe, read_recipe
+from dragoman.study import modern, norms, systems, table3
+from dragoman.study.findings import STUDENT, Estimate, over_seeds
+from dragoman.study.table3 import GROUPS, PAPER, Verdict, orderings, recipes, scaled, verdict
+from dragoman.study.trial import RUN, RUNS, TRANSLATIONS, Conditions, Result
+from dragoman.study.trials import Outcome, Plan, Trial
+from dragoman.study.variants import read_variant
+from tests.paper.test_table3 import TABLE
+
+
+def around(mean: float, reach: float = 0.1) -> Estimate:
+    return Estimate(mean, mean - reach, mean + reach)
+
+
+def test_the_interval_over_seeds_is_students() -> None:
+    # 1, 2, 3: mean 2, deviation 1, so 4.303 / sqrt(3) to each side; of two, 12.706 * sqrt(1/2) / sqrt(2).
+    assert over_seeds([1.0, 2.0, 3.0]).high == pytest.approx(2 + 4.303 / 3**0.5)
+    assert over_seeds([4.0, 5.0]).low == pytest.approx(4.5 - 12.706 / 2)
+    assert list(STUDENT) == sorted(STUDENT, reverse=True)
+    assert STUDENT[-1] > 1.96
+
+
+def test_verdicts_ask_whether_intervals_meet() -> None:
+    assert verdict(around(20.0), around(21.0)) == "holds"
+    assert verdict(around(20.0), around(20.1)) == "leans so"
+    assert verdict(around(20.1), around(20.0)) == "leans against"
+    assert verdict(around(21.0), around(20.0)) == "reversed"
+
+
+def test_what_is_just_as_the_paper_has_it_holds_throughout() -> None:
+    found = orderings({name: around(row.bleu, 0.01) for name, row in PAPER.items()})
+    assert {each.bleu for each in found} == {"holds"}
+    assert {each.group for each in found} == set(GROUPS)
+    # Base and 16 heads have the same BLEU: nothing is claimed of them.
+    assert len([each for each in found if each.group == "(A) heads"]) == 5 * 4 // 2 - 1
+    reverse = orderings({name: around(-row.bleu, 0.01) for name, row in PAPER.items()})
+    assert {each.bleu for each in reverse} == {"reversed"}
+
+
+def test_perplexities_are_compared_the_other_way_round() -> None:
+    ours = {"base": around(25.0), "d-smoothing-0.0": around(24.0)}
+    # Smoothing hurts perplexity but improves BLEU (section 5.4): 4.67 without, 4.92 with it.
+    [same] = orderings(ours, {"base": 5.0, "d-smoothing-0.0": 4.0})
+    [other] = orderings(ours, {"base": 4.0, "d-smoothing-0.0": 5.0})
+    assert (same.worse, same.better) == ("d-smoothing-0.0", "base")
+    assert (same.bleu, same.perplexity, other.perplexity) == ("holds", True, False)
+    [unknown] = orderings(ours)
+    assert unknown.perplexity is None
+
+
+def test_every_row_of_the_table_is_printed_and_in_a_group() -> None:
+    assert PAPER.keys() == TABLE.keys()
+    assert {row for rows in GROUPS.values() for row in rows} == PAPER.keys()
+    assert all(row.millions in (None, TABLE[name].millions) for name, row in PAPER.items())
+
+
+def test_an_override_leaves_alone_what_a_row_is_about() -> None:
+    words = ["model.layers=3", "model.dropout=0.3", "training.smoothing=0.05", "training.minutes=0.5"]
+    rows = recipes(["base", "c-2-layers", "d-*"], words)
+    assert {name: row.model.layers for name, row in rows.items()} == {
+        **dict.fromkeys(("base", "d-dropout-0.0", "d-dropout-0.2", "d-smoothing-0.0", "d-smoothing-0.2"), 3),
+        "c-2-layers": 2,
+    }
+    assert rows["base"].model.dropout == rows["c-2-layers"].model.dropout == 0.3
+    assert rows["d-dropout-0.2"].model.dropout == 0.2
+    assert rows["d-smoothing-0.0"].training.smoothing == 0.0
+    assert all(row.training.minutes == 0.5 and row.training.steps is None for row in rows.values())
+    assert read_variant("modern/swiglu", "systems/transformer", ["model.hidden=64"]).model.hidden == 680
+
+
+def test_rows_keep_their_proportions_at_any_scale() -> None:
+    rows = recipes([], [], 0.5)
+    assert len(rows) == len(PAPER)
+    shape = rows["c-width-256"].model
+    assert (shape.width, shape.hidden, shape.layers, shape.channels) == (128, 1024, 3, (16, 16))
+    assert rows["b-key-width-16"].model.channels == (8, 32)
+    assert scaled(read_recipe("table3/base"), 1.0) == read_recipe("table3/base")
+    with pytest.raises(ConfigError, match="c-4-layers is the same as c-2-layers at this scale"):
+        recipes(["c-*"], [], 0.25)
+
+
+def test_sentences_of_one_length_share_a_bucket() -> None:
+    sources = ["a " * length for length in (1, 1, 1, 2, 3, 5, 7, 7, 11, 13)]
+    buckets = systems.by_length(sources, 4)
+    # The quarters begin at lengths 1, 5 and 7; nothing is shorter than 1.
+    assert [str(bucket) for bucket in buckets] == ["1 to 3", "5", "7 to 13"]
+    assert sorted(number for bucket in buckets for number in bucket.numbers) == list(range(10))
+    for one, other in pairwise(buckets):
+        assert one.longest < other.shortest
+    assert [str(bucket) for bucket in systems.by_length(["one two"] * 3)] == ["2"]
+
+
+def test_systems_are_told_apart_by_how_the_source_comes_to_the_target() -> None:
+    kinds = systems.families(systems.recipes([], []))
+    assert kinds[systems.VECTOR] == ["cho", "rnn", "sutskever"]
+    assert {"bahdanau", "lstmn", "wu"} < set(kinds[systems.RECURRENT])
+    assert {"gpt", "restricted", "transformer"} <= set(kinds[systems.PARALLEL])
+
+
+def test_norms_and_residuals_are_all_the_norms_study_varies() -> None:
+    found = norms.recipes([], ["model.width=64"])
+    assert len(found) == 10
+    assert found["layer-after"] == read_recipe("systems/transformer", ["model.width=64"])
+    shapes = [recipe.model.model_dump() for recipe in found.values()]
+    assert {key for key in shapes[0] if len({shape[key] for shape in shapes}) > 1} == {"norm", "norm_kind", "residual"}
+    assert len({json.dumps(shape) for shape in shapes}) == 10
+
+
+def result(name: str, seed: int, score: float) -> Result:
+    metric = Metric(score, "signature", (score - 1, score + 1))
+    return Result(
+        *(name, seed, "recipe", metric, metric, 100 / score, 7_000_000, 11, [11], 13_000, 1700.0, 19.0, 23.0, 29 << 20),
+        *("hash", "a machine", "2.13", "2026-11-19T12:00:00+00:00"),
+    )
+
+
+def outcome(folder: Path, recipes: dict[str, Recipe], scores: dict[str, list[float]]) -> Outcome:
+    """As if trials had been run: their journals and translations, and results of such scores."""
+    trials, results = [], {}
+    for name, values in scores.items():
+        for seed, score in enumerate(values):
+            trial = Trial(name, recipes[name].with_values({"training": {"seed": seed}}, name))
+            trials.append(trial)
+            results[trial.label] = result(name, seed, score)
+            (folder / RUNS / trial.label / RUN).mkdir(parents=True)
+            events = [{"event": "step", "step": n, "loss": 7 - n, "seconds": 30 * n} for n in (1, 2, 3)]
+            events.append({"event": "validation", "step": 3, "bleu": score})
+            journal = "".join(json.dumps(event) + "\n" for event in events)
+            (folder / RUNS / trial.label / RUN / "journal.jsonl").write_text(journal)
+            (folder / RUNS / trial.label / TRANSLATIONS).write_text("a b c d e\nf g h i j k\n")
+    conditions = Conditions("study", "data", "hash", "text", "hash", 1)
+    sources, references = ["one two three", "four five"], ["a b c d e", "f g h i j l"]
+    return Outcome(
+        folder, trials, results, {"late-seed0": "the loss is not finite"}, sources, references, conditions, None
+    )
+
+
+def plan(folder: Path) -> Plan:
+    nothing = (None, None, folder, [], 2, 3, 5, torch.device("cpu"), 1, [])
+    return Plan("study", "dragoman study", Path("data"), *nothing)  # type: ignore[arg-type]
+
+
+def test_the_report_of_table3_puts_the_papers_numbers_beside_ours(tmp_path: Path) -> None:
+    chosen = recipes(["base", "c-2-layers"], [])
+    found = outcome(tmp_path, chosen, {"base": [20.0, 22.0], "c-2-layers": [30.0]})
+    report = table3.make_report(plan(tmp_path), found)
+    text = report.markdown()
+    assert "| base | 4.773 | 4.92 | 21.00 [8.29, 33.71] | 25.8 | 7 | 65 |" in text
+    assert "| (C) layers | c-2-layers < base | 23.7 < 25.8 | 30.00, 21.00 | leans against | no |" in text
+    assert "| late-seed0 | the loss is not finite |" in text
+    assert (
+        "3 of 3 trials, up to 3 at once on a machine, torch 2.13, 2026-11-19. Training took 57 device-seconds" in text
+    )
+    assert report.results["orderings"][0]["bleu"] in get_args(Verdict)
+    assert len(report.results["trials"]) == 3
+
+
+def test_the_report_of_systems_tells_scores_by_length(tmp_path: Path) -> None:
+    chosen = systems.recipes(["rnn", "transformer"], [])
+    report = systems.make_report(plan(tmp_path), outcome(tmp_path, chosen, {"rnn": [5.0], "transformer": [25.0]}))
+    text = report.markdown()
+    assert "| words of the source | 2 (1 sentences) | 3 (1 sentences) |" in text
+    assert "| rnn | 5.00 [4.00, 6.00] | 5 | 20 | -20.00 |" in text
+    assert "a fixed vector: BLEU" in text
+    assert "![BLEU by source length" in text
+
+
+def test_the_report_of_modern_parts_has_a_picture_of_each_family(tmp_path: Path) -> None:
+    chosen = modern.recipes(["paper", "rms", "all"], [])
+    scores = {name: [20.0] for name in chosen}
+    report = modern.make_report(plan(tmp_path), outcome(tmp_path, chosen, scores))
+    report.write(tmp_path)
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"curves-1.svg", "curves-2.svg"}
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_batch_and_layer_norm_stand_side_by_side() -> None:
+    # A channel's mean is 3 or 4, its variance 8/3, and 2 / sqrt(8/3) = 1.2247; a position is 1/2 off its mean.
+    assert norms.side_by_side().rows == [
+        ["[1, 2]", "[-1, 1]", "[-1.225, -1.225]"],
+        ["[3, 4]", "[-1, 1]", "[0, 0]"],
+        ["[5, 6]", "[-1, 1]", "[1.225, 1.225]"],
+    ]
