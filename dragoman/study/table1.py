@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count, repeat
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -92,6 +92,11 @@ class Growth:
         """Seconds a sentence at each size."""
         return [median(each) for each in self.readings]
 
+    def numbers(self) -> dict[str, Any]:
+        """All of it, for programs."""
+        laws = {"counted": self.counted and self.counted._asdict(), "measured": self.measured._asdict()}
+        return asdict(self) | laws | {"medians": self.medians}
+
 
 def make_job(layer: str, sizes: Sizes, sentences: int = 1) -> Job:
     """A layer of these sizes with random weights, and random positions for it."""
@@ -172,7 +177,7 @@ def study_table1(command: str, say: Say) -> Report:
     results = {
         "study": "table1",
         "conditions": under,
-        "growths": [asdict(each) | {"medians": each.medians} for each in growths],
+        "growths": [each.numbers() for each in growths],
         "kept_bytes": {"n": MEMORY_LENGTHS, **MEMORY_AT, "layers": kept},
         "calls": {"n": CALL_LENGTHS, "layers": calls},
         "paths": {"n": PATH_LENGTHS, "r": NEIGHBOURS, "k": KERNEL, "layers": paths},
