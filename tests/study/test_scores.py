@@ -53,13 +53,13 @@ def test_the_scores_of_a_model_are_those_it_computes_with(changes: dict[str, obj
     found = look_into(model, PAIRS)
     assert list(found) == list(attentions(model))
     # One pair at a time, the entropies of the weights that the model itself shows.
-    sums, count = torch.zeros(3), 0
-    for source, target in PAIRS:
-        weights = model.attention(Batch.of([source], [target])).cross[1][0]
-        sums += torch.special.entr(weights).sum(-1).sum(-1).float() / log(len(source) + 1)
-        count += weights.shape[1]
-    divided = [head.divided_entropy for head in found["decoder.1.cross_attention"]]
-    assert divided == pytest.approx((sums / count).tolist(), rel=1e-5)
+    for name, kind in (("encoder.1.self_attention", "encoder"), ("decoder.1.cross_attention", "cross")):
+        sums, count = torch.zeros(3), 0
+        for source, target in PAIRS:
+            weights = getattr(model.attention(Batch.of([source], [target])), kind)[1][0]
+            sums += torch.special.entr(weights).sum((1, 2)).float() / log(len(source) + 1)
+            count += weights.shape[1]
+        assert [head.divided_entropy for head in found[name]] == pytest.approx((sums / count).tolist(), rel=1e-5)
 
 
 def test_the_variance_is_that_of_all_visible_products() -> None:

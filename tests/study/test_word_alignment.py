@@ -28,6 +28,13 @@ def test_what_has_no_counterpart_is_linked_with_nothing() -> None:
     assert links == [{(place, place) for place in range(len(source))} for source in sources]
 
 
+def test_a_piece_that_stands_for_two_is_linked_with_one_of_them() -> None:
+    draw = random.Random(3)
+    targets = [draw.sample(range(WORDS), draw.randint(2, 5)) for _ in range(400)]
+    sources = [[half for word in target for half in (word, WORDS + word)] for target in targets]
+    assert [len(links) for links in align(sources, targets)] == list(map(len, targets))
+
+
 def test_of_equal_pieces_the_nearer_to_the_diagonal_is_taken() -> None:
     sources = [[3, 5, 3], [5, 7], [3, 7], [7, 5, 3]]
     assert align(sources, sources)[0] == {(0, 0), (1, 1), (2, 2)}
