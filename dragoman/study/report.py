@@ -25,7 +25,7 @@ th:first-child, td:first-child { text-align: left }
 thead th { border-bottom: 2px solid var(--line) }
 figure { margin: 1.5rem 0 } figure img { max-width: 100%; background: #fff; border-radius: 4px; padding: .5rem }
 figcaption, .note { color: inherit; opacity: .75; font-size: .9rem }
-pre { background: var(--shade); padding: .6rem .8rem; overflow-x: auto; border-radius: 4px }
+pre { background: var(--shade); padding: .6rem .8rem; border-radius: 4px; white-space: pre-wrap }
 """
 
 

@@ -100,6 +100,16 @@ REFUSALS = {
     "a share without drawing": ("translate run --input three.en --top-p 0.9", "need --sample$"),
     "an output over its input": ("translate run --input three.en --output three.en", "^three.en: is the input too$"),
     "an average onto a model": ("average run --last 2 --out model", "^model: already exists$"),
+    "a report onto something else": (
+        "study sizes --out thesis",
+        "^thesis: holds something else than the report of study",
+    ),
+    "a report onto a file": ("study table1 --out train.en", "^train.en: is a file$"),
+    "a report into a file": ("study sizes --out train.en/new", "/train.en: is a file$"),
+    "a model without a text": ("study scaling run --source three.en", "^MODEL, --source and --target: only some"),
+    "the heads of no model": ("study heads thesis --source three.en --target three.de", "^thesis: no model here$"),
+    "heads on unequal files": ("study heads run --source three.en --target five.de", "got 3 and 5$"),
+    "heads on blank lines": ("study heads run --source blank.en --target blank.de", "no pair is left"),
     "neither model nor recipe": ("inspect nowhere", "^nowhere: no such recipe$"),
 }
 

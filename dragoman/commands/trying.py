@@ -1,0 +1,139 @@
+"""Studies that train: `dragoman study table3`, `systems`, `modern` and `norms`, each of many trials."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dragoman.commands.options import AsJson, Device, Overrides, Threads, choose_place, new_console
+from dragoman.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from dragoman.recipe import Recipe
+    from dragoman.study.report import Report
+    from dragoman.study.trials import Outcome, Plan
+
+DataFolder = Annotated[Path, typer.Option("--data", help="A data folder made by `dragoman prepare`.")]
+Out = Annotated[Path, typer.Option("--out", help="The study's folder; the same command goes on where it stopped.")]
+Source = Annotated[Path | None, typer.Option("--source", help="Test text; the data's validation split unless given.")]
+Target = Annotated[Path | None, typer.Option("--target", help="Its reference translation.")]
+Only = Annotated[list[str] | None, typer.Option("--only", help="Trials by name or pattern, such as 'a-*'; repeatable.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, max=10, help="How often each is trained.")]
+AtOnce = Annotated[int, typer.Option("--at-once", min=1, max=64, help="Trials side by side.")]
+Average = Annotated[int, typer.Option("--average", min=1, help="Score the mean of so many last checkpoints.")]
+Scale = Annotated[float, typer.Option("--scale", min=0.01, max=10, help="Layers and widths of every row times this.")]
+
+
+def table3(
+    data: DataFolder,
+    out: Out,
+    source: Source = None,
+    target: Target = None,
+    only: Only = None,
+    scale: Scale = 1.0,
+    seeds: Seeds = 1,
+    at_once: AtOnce = 1,
+    average: Average = 1,
+    as_json: AsJson = False,
+    device: Device = "auto",
+    threads: Threads = None,
+    overrides: Overrides = None,
+) -> None:
+    """Train rows of Table 3: the paper's numbers beside ours, and which of its orderings hold."""
+    from dragoman.study.table3 import make_report, recipes
+
+    plan = _plan("table3", data, source, target, out, only, seeds, at_once, average, device, threads, overrides)
+    _run(plan, recipes(plan.only, plan.overrides, scale), make_report, as_json)
+
+
+def study_of(study: str) -> Callable[..., None]:
+    """The command of a study whose trials are told by its module alone."""
+
+    def command(
+        data: DataFolder,
+        out: Out,
+        source: Source = None,
+        target: Target = None,
+        only: Only = None,
+        seeds: Seeds = 1,
+        at_once: AtOnce = 1,
+        average: Average = 1,
+        as_json: AsJson = False,
+        device: Device = "auto",
+        threads: Threads = None,
+        overrides: Overrides = None,
+    ) -> None:
+        found = import_module(f"dragoman.study.{study}")
+        plan = _plan(study, data, source, target, out, only, seeds, at_once, average, device, threads, overrides)
+        _run(plan, found.recipes(plan.only, plan.overrides), found.make_report, as_json)
+
+    return command
+
+
+def _plan(
+    study: str,
+    data: Path,
+    source: Path | None,
+    target: Path | None,
+    out: Path,
+    only: list[str] | None,
+    seeds: int,
+    at_once: int,
+    average: int,
+    device: Device,
+    threads: int | None,
+    overrides: list[str] | None,
+) -> "Plan":
+    from dragoman.plots.charts import drawing
+    from dragoman.study.trials import Plan
+
+    with drawing():
+        pass  # nobody wants to hear after hours that there is nothing to draw with
+    for word in overrides or []:
+        if word.startswith("data."):
+            raise ConfigError(word, "settled when the data was prepared")
+        if word.startswith("training.seed="):
+            raise ConfigError(word, "a study counts its seeds from 0", hint="use --seeds")
+    place, words = choose_place(device, threads), ["dragoman", *sys.argv[1:]]
+    return Plan(
+        study,
+        shlex.join(words),
+        data,
+        source,
+        target,
+        out,
+        only or [],
+        seeds,
+        at_once,
+        average,
+        place,
+        threads,
+        overrides or [],
+    )
+
+
+def _run(
+    plan: "Plan", recipes: "dict[str, Recipe]", make_report: "Callable[[Plan, Outcome], Report]", as_json: bool
+) -> None:
+    from dragoman.study.trials import run_study
+
+    console = new_console()
+    outcome = run_study(plan, recipes, console)
+    if outcome.stopped_by is not None:
+        done, total = len(outcome.results), len(outcome.trials)
+        console.out(f"stopped: {done} of {total} trials are done; the same command goes on", highlight=False)
+        sys.exit(128 + outcome.stopped_by)
+    report = make_report(plan, outcome)
+    report.write(plan.out)
+    if as_json:
+        print(json.dumps(report.results, ensure_ascii=False))
+    console.out(f"wrote {plan.out / 'report.html'} and {plan.out / 'report.md'}", highlight=False)
+    if outcome.failures:
+        said = "\n".join(f"{label}: {reason}" for label, reason in outcome.failures.items())
+        hint = "the report holds the others; the same command tries these again"
+        raise RunError(plan.out, said, hint=hint)
