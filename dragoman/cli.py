@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from dragoman import __version__
-from dragoman.commands import making, using
+from dragoman.commands import making, studying, using
 from dragoman.errors import ConfigError, DragomanError, RunError
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ for command in (
     making.demo,
 ):
     app.command()(command)
+app.add_typer(studying.app, name="study")
 
 
 def main() -> None:
