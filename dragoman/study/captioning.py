@@ -19,8 +19,8 @@ from dragoman.data.pictures import RELATIONS, Captioned
 from dragoman.errors import ConfigError, RunError
 from dragoman.models.captioner import Captioner, Look, at_random, log_likelihood, reinforced, softly, to_come
 
-SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]
-PLACE = 3.0  # how strongly the features of a cell say where it is, beside channels of deviation 1
+SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]  # the first four ids, as in every vocabulary
+PLACE = 3.0  # how loudly a cell says where it is, beside channels of deviation 1 (docs/LOG.md, 2026-11-19)
 CLIP = 1.0  # largest norm of the gradient
 AT_ONCE = 250  # pictures described together
 SECONDS_BETWEEN_LINES = 15.0
