@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -119,6 +120,14 @@ def test_a_mistake_is_named_and_leaves_no_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     refused(call(*STUDY, "--out", "study", *words), says)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_matplotlib_nothing_is_trained_in_vain(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    refused(call(*STUDY, "--out", tmp_path / "study", *SMALL), "plots: need matplotlib")
     assert list(tmp_path.iterdir()) == []
 
 
