@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from dragoman.config import Section, Values, check, merge, parse_overrides, read_values, write_toml
+from dragoman.config import C, Section, Values, check, merge, parse_overrides, read_values, write_toml
 from dragoman.data.prepare import DataConfig
 from dragoman.errors import ConfigError
 from dragoman.models.interface import Precision
@@ -90,8 +90,7 @@ class Recipe(Section):
     @property
     def hash(self) -> str:
         """Names the recipe beside every score."""
-        canonical = json.dumps(self.model_dump(), sort_keys=True)
-        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+        return hash_of(self)
 
     def toml(self) -> str:
         """The recipe as a file."""
@@ -102,8 +101,19 @@ class Recipe(Section):
         return check(Recipe, merge(self.model_dump(), values), where)
 
 
+def hash_of(recipe: Section) -> str:
+    """The same for recipes of the same values, and for no others."""
+    canonical = json.dumps(recipe.model_dump(), sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
 def read_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """A recipe file or preset with overrides; a budget in an override replaces every budget of the file."""
+    """A recipe file or preset with overrides."""
+    return read_as(Recipe, name, overrides)
+
+
+def read_as(kind: type[C], name: str | Path, overrides: Sequence[str]) -> C:
+    """A file or preset of these sections; a budget in an override replaces every budget of the file."""
     path = find_recipe(name)
     values = read_values(path, preset_folders())
     above = parse_overrides(overrides)
@@ -111,7 +121,7 @@ def read_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     given = above.get("training")
     if isinstance(training, dict) and isinstance(given, dict) and any(budget in given for budget in BUDGETS):
         values["training"] = {key: value for key, value in training.items() if key not in BUDGETS}
-    return check(Recipe, merge(values, above), f"{path} with {' '.join(overrides)}" if overrides else path)
+    return check(kind, merge(values, above), f"{path} with {' '.join(overrides)}" if overrides else path)
 
 
 def find_recipe(name: str | Path) -> Path:

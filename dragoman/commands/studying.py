@@ -13,5 +13,5 @@ for study, help in {
     "norms": "Train with layer, batch and no norm, after and before the residual, and without any residual.",
 }.items():
     app.command(study, help=help)(trying.study_of(study))
-for command in (measuring.table1, measuring.scaling, measuring.heads, measuring.sizes):
+for command in (trying.captions, measuring.table1, measuring.scaling, measuring.heads, measuring.sizes):
     app.command()(command)
