@@ -117,15 +117,16 @@ class Block(nn.Module):
     def __init__(self, width: int, kernel: int, dropout: float, dilation: int, is_causal: bool) -> None:
         super().__init__()
         half = width // 2
-        self.contract = nn.Sequential(nn.LayerNorm(width), nn.ReLU(), nn.Linear(width, half))
-        self.open = nn.Sequential(nn.LayerNorm(half), nn.ReLU())
+        self.contract = nn.Sequential(
+            nn.LayerNorm(width), nn.ReLU(), nn.Linear(width, half), nn.LayerNorm(half), nn.ReLU()
+        )
         self.convolution = Convolution(half, half, kernel, dilation, is_causal)
         self.expand = nn.Sequential(nn.LayerNorm(half), nn.ReLU(), nn.Linear(half, width))
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*any D"], convolve: Callable[[Tensor], Tensor]) -> Float[Tensor, "*any D"]:
         """One step up; `convolve` runs the convolution, over a row or one position further."""
-        return x + self.dropout(self.expand(convolve(self.open(self.contract(x)))))
+        return x + self.dropout(self.expand(convolve(self.contract(x))))
 
 
 def columns(
