@@ -68,13 +68,14 @@ def _sizes(model: Model, recipe: Recipe) -> dict[str, Any]:
     for name, parameter in model.named_parameters():
         parts[name.split(".")[0]] += parameter.numel()
     total = sum(parts.values())
-    embeddings = sum(count for part, count in parts.items() if "embedding" in part or part == "positions")
+    embeddings = sum(count for part, count in parts.items() if "embedding" in part or "positions" in part)
     projection = model.projection.numel()
     return {
         "parameters": total,
         "parts": dict(parts),
         "memory_bytes": {"weights": 4 * total, "training": 4 * ADAM_COPIES * total},
-        # Two operations a weight; attention's own products, which grow with the sentence, not counted.
+        # Two operations a weight, counted once (a Neural GPU uses it at every step); what attention multiplies, which
+        # grows with the sentence, is not counted.
         "operations_per_token": {"forward": 2 * (total - embeddings + projection)},
     }
 

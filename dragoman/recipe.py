@@ -16,9 +16,12 @@ from pydantic import Field, model_validator
 from dragoman.config import C, Section, Values, check, merge, parse_overrides, read_values, write_toml
 from dragoman.data.prepare import DataConfig
 from dragoman.errors import ConfigError
+from dragoman.models.bytenet import ByteNetConfig
+from dragoman.models.convs2s import ConvS2SConfig
 from dragoman.models.interface import Precision
 from dragoman.models.language_model import LanguageModelConfig
 from dragoman.models.lstmn import LstmnConfig
+from dragoman.models.neural_gpu import NeuralGPUConfig
 from dragoman.models.recurrent import RecurrentConfig
 from dragoman.models.transformer import TransformerConfig
 
@@ -66,9 +69,15 @@ class Recipe(Section):
 
     data: DataConfig = DataConfig()
     # The registry of systems: another one is another section here.
-    model: TransformerConfig | RecurrentConfig | LstmnConfig | LanguageModelConfig = Field(
-        TransformerConfig(), discriminator="kind"
-    )
+    model: (
+        TransformerConfig
+        | RecurrentConfig
+        | LstmnConfig
+        | ConvS2SConfig
+        | ByteNetConfig
+        | NeuralGPUConfig
+        | LanguageModelConfig
+    ) = Field(TransformerConfig(), discriminator="kind")
     training: TrainingConfig = TrainingConfig()
     decoding: DecodingConfig = DecodingConfig()
 

@@ -32,14 +32,14 @@ def test_a_recipe_is_counted_with_its_own_vocabulary_unless_another_is_given() -
 
 
 def test_parts_add_up_and_memory_and_work_follow_from_them() -> None:
-    for name in ("base", "tiny", "table3/e-learned-positions"):
+    for name in ("base", "tiny", "table3/e-learned-positions", "systems/convs2s"):
         found = inspect_recipe(name, 1009)
         total = found["parameters"]
         assert sum(found["parts"].values()) == total
         # Four bytes a weight; training also keeps the gradient and Adam's two moments.
         assert found["memory_bytes"] == {"weights": 4 * total, "training": 16 * total}
         # Two operations a weight that is multiplied: all but the looked-up positions (the embedding projects).
-        looked_up = found["parts"].get("positions", 0)
+        looked_up = sum(count for part, count in found["parts"].items() if "positions" in part)
         assert found["operations_per_token"] == {"forward": 2 * (total - looked_up)}
 
 

@@ -56,6 +56,9 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         for norm, positions in (("pre", "learned"), ("post", "sinusoidal"), ("pre", "rotary"))
     },
     "lstmn": {"kind": "lstmn", "width": 13, "dropout": 0.3, "longest": 41},
+    "convs2s": {"kind": "convs2s", "layers": 3, "width": 13, "dropout": 0.3, "longest": 41},
+    "bytenet": {"kind": "bytenet", "layers": 4, "width": 13, "dropout": 0.3, "longest": 41},
+    "neural-gpu": {"kind": "neural-gpu", "layers": 2, "width": 13, "dropout": 0.3, "longest": 41},
     "wu": {**RECURRENT, "layers": 3, "reads": "both", "residual": True, "attention": "additive", "looks": "before"},
 }
 each_system = pytest.mark.parametrize("name", SYSTEMS)

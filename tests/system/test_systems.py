@@ -23,15 +23,21 @@ SMALL = [
     "training.peak=4e-3",
     "training.save_every=10000",
 ]
+# None: it has no such key; 1 unless said.
 LAYERS = {
     "transformer": 2,
     "restricted": 2,
     "wu": 3,
     "gpt": 2,
     "lstmn": None,
-}  # None: it has no such key; 1 unless said
+    "convs2s": 2,
+    "bytenet": 10,
+}
 # What has to fit into one vector takes longer to learn, and is not learned for good.
 FIXED_VECTOR = {"rnn": 0.2, "cho": 0.7, "sutskever": 0.2}
+# Convolutions alone have to carry each digit to a place that depends on the length: learned ever better, but slowly.
+UNGUIDED = {"bytenet": 0.5, "neural-gpu": 0.8}
+BOUNDS = FIXED_VECTOR | UNGUIDED  # of what looks at nothing
 QUICK = ["luong-general", "restricted"]  # the others take their time elsewhere
 
 
@@ -57,9 +63,9 @@ def test_a_system_trains_from_its_recipe_and_translates(name: str, reversals: Pa
     assert [bool(answer.alternatives) for answer in answers] == [True, False, True]
     steps = list(show_steps(translator, "12345"))
     assert steps
-    assert all(("looking at" in step) == (name not in FIXED_VECTOR) for step in steps)
+    assert all(("looking at" in step) == (name not in BOUNDS) for step in steps)
     maps = translator.attention("12345", "54321")
-    shape = (0,) if name in FIXED_VECTOR else (len(maps.target_pieces), len(maps.source_pieces))
+    shape = (0,) if name in BOUNDS else (len(maps.target_pieces), len(maps.source_pieces))
     assert maps.cross.shape[-2:] == shape
 
 
@@ -72,7 +78,7 @@ def test_a_system_learns_to_reverse_digits(name: str, reversals: Path, tmp_path:
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in QUICK])
 def test_every_other_system_learns_to_reverse_digits_too(name: str, reversals: Path, tmp_path: Path) -> None:
     steps = 2000 if name in FIXED_VECTOR else 1000
-    assert right(train(name, steps, reversals, tmp_path / "run"), reversals) >= FIXED_VECTOR.get(name, 0.98)
+    assert right(train(name, steps, reversals, tmp_path / "run"), reversals) >= BOUNDS.get(name, 0.98)
 
 
 @pytest.mark.parametrize("name", NAMES)
