@@ -3,6 +3,7 @@
 Axes: B rows, S positions, D width.
 """
 
+import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -59,15 +60,20 @@ def measure_seconds(jobs: Sequence[Job]) -> list[list[float]]:
     """Seconds of this thread in each job, several readings of each.
 
     A thread's own time: what else runs on the machine takes the processor away, but not into account. The jobs take
-    turns, so that a slow minute is every job's, and each reading follows a call that warms the caches.
+    turns, so that a slow minute is every job's, each time in another order: the clock was seen to slip by milliseconds
+    in step with the turns (docs/LOG.md, 2026-11-19). Each reading follows a call that warms the caches.
     """
     readings: list[list[float]] = [[] for _ in jobs]
+    shuffle = random.Random(0).shuffle
     for _ in range(REPEATS):
-        for job, seconds in zip(jobs, readings, strict=True):
-            job.layer(job.x)
+        order = list(range(len(jobs)))
+        shuffle(order)
+        for number in order:
+            layer, x = jobs[number]
+            layer(x)
             begun = time.thread_time()
-            job.layer(job.x)
-            seconds.append(time.thread_time() - begun)
+            layer(x)
+            readings[number].append(time.thread_time() - begun)
     return readings
 
 

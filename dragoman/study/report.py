@@ -18,9 +18,9 @@ STYLE = """
 @media print { :root { --ink: #000; --paper: #fff; --line: #999; --shade: #eee } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem;
        margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; display: block;
+table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem; font-variant-numeric: tabular-nums; display: block;
         overflow-x: auto }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .8rem; text-align: right; white-space: nowrap }
+th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: right; white-space: nowrap }
 th:first-child, td:first-child { text-align: left }
 thead th { border-bottom: 2px solid var(--line) }
 figure { margin: 1.5rem 0 } figure img { max-width: 100%; background: #fff; border-radius: 4px; padding: .5rem }

@@ -88,7 +88,7 @@ def _model_table(found: Mapping[str, Sequence[Sharpness]], widths: Mapping[str, 
     columns = [
         "attention",
         "d_k",
-        "variance of q k",
+        "variance",
         "by head",
         "entropy",
         "entropy, divided",
@@ -100,9 +100,9 @@ def _model_table(found: Mapping[str, Sequence[Sharpness]], widths: Mapping[str, 
         variances = [head.variance for head in heads]
         means = [sum(each) / len(heads) for each in zip(*heads, strict=True)]
         spread = f"{min(variances):.1f} to {max(variances):.1f}"
-        rows.append([name, widths[name], means[0], spread, *means[1:]])
+        rows.append([name.removesuffix("_attention"), widths[name], means[0], spread, *means[1:]])
     note = (
-        "Means over the heads; of the variance also the least and the most of a head. Divided: as the model "
+        "Means over the heads; of the variance of q k also the least and the most of a head. Divided: as the model "
         "was trained and computes; else its own products without the division."
     )
     return Table("Queries and keys of the model", columns, rows, note)

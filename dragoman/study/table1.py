@@ -87,15 +87,10 @@ class Growth:
     readings: list[list[float]]  # seconds a sentence
     measured: PowerLaw
 
-    @property
-    def medians(self) -> list[float]:
-        """Seconds a sentence at each size."""
-        return [median(each) for each in self.readings]
-
     def numbers(self) -> dict[str, Any]:
         """All of it, for programs."""
         laws = {"counted": self.counted and self.counted._asdict(), "measured": self.measured._asdict()}
-        return asdict(self) | laws | {"medians": self.medians}
+        return asdict(self) | laws
 
 
 def make_job(layer: str, sizes: Sizes, sentences: int = 1) -> Job:
@@ -131,7 +126,7 @@ def grow(layer: str, size: str) -> Growth:
         operations,
         fit_power_law(values, operations) if all(operations) else None,
         readings,
-        fit_power_law(values, [median(each) for each in readings]),
+        fit_power_law(values, list(map(min, readings))),  # whatever disturbs a reading adds to it,
     )
 
 
@@ -189,20 +184,20 @@ def study_table1(command: str, say: Say) -> Report:
 INTRODUCTION = (
     "Each layer bare, without projections, residuals and norms. One size grows while the others stay; the exponent is "
     "the slope of the straight line through the logarithms, with its 95 % interval. Counted: multiplications and "
-    "additions of the matrix products, by torch's counter. Measured: the median of the thread's own time over several "
-    "turns."
+    "additions of the matrix products, by torch's counter. Measured: the least of several readings of the "
+    "thread's own time, for what disturbs a reading adds to it."
 )
 
 
 def _growth_parts(growths: Sequence[Growth]) -> Iterator[Table | Figure]:
-    columns = ["layer", "cost", "grows", "while", "paper", "counted", "measured, ± 95 %"]
+    columns = ["layer", "cost", "grows", "while", "paper", "counted", "measured ± 95 %"]
     worst = max(growths, key=lambda each: abs(each.measured.exponent - each.paper))
     distance = abs(worst.measured.exponent - worst.paper)
     note = f"Farthest from the paper: {worst.layer} in {worst.size}, by {distance:.2f}."
     yield Table("Exponents of the cost of a layer", columns, [_growth_row(each) for each in growths], note)
     for name, sizes, title in (("n", "n", "length n"), ("d", "d", "width d"), ("span", "rk", "neighbours r, kernel k")):
         lines = [_line(each) for each in growths if each.size in sizes]
-        caption = f"Time of a layer by {title}: medians, the quartiles around them, and the fitted exponents."
+        caption = f"Time of a layer by {title}: the least reading, up to the median, and the fitted exponents."
         yield Figure(f"time-{name}", caption, _chart(lines, title, "ms a sentence"))
 
 
@@ -220,10 +215,9 @@ def _growth_row(growth: Growth) -> list[Cell]:
 
 
 def _line(growth: Growth) -> Line:
-    ordered = [sorted(each) for each in growth.readings]
-    low, high = ([1e3 * each[part * len(each) // 4] for each in ordered] for part in (1, 3))
+    least, middle = ([1e3 * choose(each) for each in growth.readings] for choose in (min, median))
     name = f"{growth.layer}: {growth.size}^{growth.measured.exponent:.2f}"
-    return Line(name, growth.values, [1e3 * each for each in growth.medians], low, high)
+    return Line(name, growth.values, least, least, middle)
 
 
 def _chart(lines: Sequence[Line], x_label: str, y_label: str) -> str:
