@@ -12,7 +12,7 @@ from dragoman.evaluation.paired import Difference, ResampledBleu
 from dragoman.models.attention import MultiHeadAttention
 from dragoman.models.layers import DecoderLayer, EncoderLayer
 from dragoman.models.transformer import Transformer
-from dragoman.plots.charts import as_svg, drawing
+from dragoman.plots.charts import as_svg, draw_matrix, drawing
 from dragoman.study.looking import KINDS, Looks, fitting_pairs, watch
 from dragoman.study.report import Cell, Figure, Report, Table
 from dragoman.study.setting import conditions, said
@@ -141,19 +141,17 @@ def head_maps(values: Mapping[str, Sequence[tuple[Head, float]]], label: str) ->
     """Layers by heads, a panel an attention, one scale for all."""
     everything = [value for found in values.values() for _, value in found]
     low, high = min(everything), max(everything)
+    high += low == high  # one colour for what is all alike
     layers = max(head.layer for found in values.values() for head, _ in found)
     with drawing(1.6 + 2.6 * len(values), 1.2 + 0.5 * layers) as figure:
         panels = figure.subplots(1, len(values), squeeze=False)[0]
         for axes, (kind, found) in zip(panels, values.items(), strict=True):
             grid = np.array([value for _, value in found]).reshape(max(head.layer for head, _ in found), -1)
-            image = axes.imshow(grid, cmap="cividis", vmin=low, vmax=high, aspect="auto")
+            rows, columns = ([str(number + 1) for number in range(size)] for size in grid.shape)
+            digits = 2 if grid.size <= MOST_NUMBERS else None
+            image = draw_matrix(
+                axes, grid.tolist(), rows, columns, colours="cividis", low=low, high=high, digits=digits
+            )
             axes.set(title=kind, xlabel="head", ylabel="layer")
-            axes.set_xticks(range(grid.shape[1]), range(1, grid.shape[1] + 1))
-            axes.set_yticks(range(grid.shape[0]), range(1, grid.shape[0] + 1))
-            axes.grid(visible=False)
-            if grid.size <= MOST_NUMBERS:
-                for (row, column), value in np.ndenumerate(grid):
-                    colour = "white" if value < (low + high) / 2 else "black"
-                    axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, size=8)
         figure.colorbar(image, ax=panels, label=label)
         return as_svg(figure)
