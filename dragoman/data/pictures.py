@@ -198,7 +198,7 @@ def read_features(features: Path, captions: Path) -> tuple[Captioned, Captioned]
 def _read_array(path: Path) -> NDArray[np.float32]:
     hint = "write one with: numpy.savez(FILE, features=ARRAY)"
     try:
-        with path.open("rb") as file, np.load(file) as arrays:  # without pickles: nothing in it can run code
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             if "features" not in arrays:
                 raise DataError(path, f"no array 'features', got {', '.join(arrays) or 'none'}", hint=hint)
             array = arrays["features"]
