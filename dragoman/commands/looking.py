@@ -80,14 +80,15 @@ def head(
 
     place = choose_file(out, "head")
     translator, target = _translated(model, source, target, checkpoint, device, threads)
-    attentions = find_attentions(translator.models[0], kind)
-    if not attentions:
-        raise ConfigError(model, f"has no heads to look into in {KINDS[kind]}", hint="plot attention shows what it has")
-    number = _pick("--layer", layer or len(attentions), len(attentions), "layers")
-    attention = attentions[number - 1]
-    _pick("--head", head, attention.heads, "heads")
     ids = translator.encode([source])[0], translator.target_vocabulary.encode([target])[0]
     maps = translator.attention_of_ids(*ids)
+    attentions = find_attentions(translator.models[0], kind)
+    if not attentions:
+        hint = "plot attention shows what it has" if _kinds(maps) else "it has no attention"
+        raise ConfigError(model, f"has no heads to look into in {KINDS[kind]}", hint=hint)
+    number = _pick("--layer", layer or len(attentions), len(attentions), "layer")
+    attention = attentions[number - 1]
+    _pick("--head", head, attention.heads, "head")
     batch = Batch.of([ids[0]], [ids[1]]).to(translator.models[0].device)
     seen = watch(translator.models[0], attention, batch, head - 1)
     queries, keys = _sides(maps, kind)
@@ -119,19 +120,23 @@ def _choose(maps: "AttentionMaps", kind: str, layer: int | None, head: str, mode
 
     layers = getattr(maps, kind)
     if not len(layers):
-        what = ", ".join(name for name in KINDS if len(getattr(maps, name)))
-        raise ConfigError(model, f"has no {KINDS[kind].removeprefix('the ')}", hint=f"it has: {what or 'no attention'}")
-    number = _pick("--layer", layer or len(layers), len(layers), "layers")
+        what = ", ".join(_kinds(maps)) or "no attention"
+        raise ConfigError(model, f"has no {KINDS[kind].removeprefix('the ')}", hint=f"it has: {what}")
+    number = _pick("--layer", layer or len(layers), len(layers), "layer")
     weights = layers[number - 1]
     names = [f"head {each}" for each in range(1, len(weights) + 1)]
     if head == "mean":
         names = [f"mean of {len(names)} heads" if len(names) > 1 else "its one head"]
         weights = weights.mean(0, keepdim=True)
     elif head != "all":
-        chosen = _pick("--head", head, len(weights), "heads", ", all or mean")
+        chosen = _pick("--head", head, len(weights), "head", ", all or mean")
         weights, names = weights[chosen - 1 : chosen], names[chosen - 1 : chosen]
     what = names[0] if len(names) == 1 else f"{len(names)} heads"
     return Looks(weights, *_sides(maps, kind), names), _title(kind, number, len(layers), what)
+
+
+def _kinds(maps: "AttentionMaps") -> list[str]:
+    return [kind for kind in KINDS if len(getattr(maps, kind))]
 
 
 def _title(kind: str, layer: int, layers: int, heads: str) -> str:
@@ -152,6 +157,6 @@ def _sides(maps: "AttentionMaps", kind: str) -> tuple[list[str], list[str]]:
 
 def _pick(flag: str, number: str | int, count: int, what: str, or_else: str = "") -> int:
     if not str(number).isdecimal() or not 1 <= int(number) <= count:
-        hint = f"a number from 1 to {count}{or_else}"
-        raise ConfigError(flag, f"the model has {count} {what}, got {number}", hint=hint)
+        has, numbers = (f"one {what}", "1") if count == 1 else (f"{count} {what}s", f"a number from 1 to {count}")
+        raise ConfigError(flag, f"the model has {has}, got {number}", hint=f"say {numbers}{or_else}")
     return int(number)

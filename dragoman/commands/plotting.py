@@ -45,7 +45,7 @@ def positions(
     checkpoint: Checkpoint = None,
 ) -> None:
     """Positional encodings: interleaved and in halves, their long periods, or a model's own (section 3.5)."""
-    from dragoman.plots.positions import ARRANGEMENTS, draw_positions, draw_table
+    from dragoman.plots.positions import ARRANGEMENTS, draw_positions, draw_tables, find_tables
     from dragoman.saved import load_model
 
     place = choose_file(out, "positions")
@@ -54,13 +54,15 @@ def positions(
     if model is None:
         save_picture(draw_positions(positions, width, (kind,) if kind else ARRANGEMENTS), place)
         return
-    saved = load_model(model, checkpoint)
-    table = getattr(getattr(saved.model, "positions", None), "table", None)
-    if table is None:
+    tables = find_tables(load_model(model, checkpoint).model)
+    if not tables:
         raise ConfigError(model, "adds no positions that could be drawn")
-    chosen = table.detach()[:positions]
-    how = "learned" if table.requires_grad else "not learned"
-    save_picture(draw_table(chosen, f"{len(chosen)} of {len(table):,} positions of {model.name}, {how}"), place)
+    panels = {}
+    for name, table in tables.items():
+        how = "learned" if table.requires_grad else "not learned"
+        chosen = table.detach()[:positions]
+        panels[f"{len(chosen)} of {len(table):,} {name} of {model.name}, {how}"] = chosen
+    save_picture(draw_tables(panels), place)
 
 
 @app.command()

@@ -24,6 +24,7 @@ FILLS: dict[Kind, str] = {
     "norm": "#f4f6c6",
     "forward": "#c7e7f3",
     "recurrent": "#d3ecd0",
+    "convolution": "#bfe3dc",
     "projection": "#dddef2",
     "other": "#f0f0f0",
 }
@@ -36,7 +37,7 @@ class Placed:
 
     column: Column
     boxes: list[tuple[Block, float]] = field(default_factory=list)  # the middle of each
-    frames: list[tuple[float, float, int]] = field(default_factory=list)  # bottom, top, times
+    frames: list[tuple[float, float, Stack]] = field(default_factory=list)  # bottom, top, what is repeated
     residuals: list[tuple[float, float]] = field(default_factory=list)  # where they leave, where they arrive
     top: float = FOOT
 
@@ -57,7 +58,7 @@ class Placed:
             if sublayer.is_residual:
                 self.residuals.append((leaves, middles[-1]))
         self.top += PADDING - GAP / 2
-        self.frames.append((bottom, self.top - GAP / 2, stack.times))
+        self.frames.append((bottom, self.top - GAP / 2, stack))
         self.top += GAP / 2
 
 
@@ -93,10 +94,11 @@ def _place(column: Column) -> Placed:
 
 def _draw_column(axes: "Axes", placed: Placed, x: float, outside: int) -> None:
     column = placed.column
-    for bottom, top, times in placed.frames:
+    for bottom, top, stack in placed.frames:
         _draw_box(axes, x, (bottom + top) / 2, BOX + 4 * PADDING, top - bottom, "none", 0.14)
         beside, side = x + outside * (BOX / 2 + 2.7 * PADDING), "right" if outside < 0 else "left"
-        axes.text(beside, (bottom + top) / 2, f"{times} {TIMES}", fontsize=11, ha=side, va="center")
+        axes.text(beside, (bottom + top) / 2, f"{stack.times} {TIMES}", fontsize=11, ha=side, va="center")
+        axes.text(beside, (bottom + top) / 2 - 0.12, stack.per, fontsize=8, style="italic", ha=side, va="top")
     if column.flows:
         ends = [FOOT - 0.17, *(middle for _, middle in placed.boxes)]
         for below, above in pairwise(ends):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["embedding", "attention", "norm", "forward", "recurrent", "projection", "other"]
+Kind = Literal["embedding", "attention", "norm", "forward", "recurrent", "convolution", "projection", "other"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +37,7 @@ class Stack:
 
     times: int
     sublayers: Sequence[Sublayer]
+    per: str = ""  # what all of it is done again for, with the same parameters
 
     @property
     def parameters(self) -> int:

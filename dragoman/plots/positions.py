@@ -3,7 +3,7 @@
 Axes: S positions, D width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, pi
 from typing import TYPE_CHECKING, Literal
 
@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dragoman.models.positions import sinusoids
+from dragoman.models.interface import Model
+from dragoman.models.positions import Positions, sinusoids
 from dragoman.plots.charts import COLOURS, draw_matrix, drawing
 
 if TYPE_CHECKING:
@@ -53,10 +54,19 @@ def draw_positions(positions: int, width: int, chosen: Sequence[Arrangement]) ->
         return figure
 
 
-def draw_table(table: Float[Tensor, "S D"], title: str) -> "Figure":
-    """What a model adds at each position: learned or not."""
-    with drawing(9.0, 3.4) as figure:
-        _draw_encoding(figure, figure.subplots(), table, title)
+def find_tables(model: Model) -> dict[str, Float[Tensor, "S D"]]:
+    """Every table of positions that a model adds, under its name: one, or one a side."""
+    parts = {name: part for name, part in model.named_children() if isinstance(part, Positions)}
+    return {name.replace("_", " "): part.table for name, part in parts.items() if part.table is not None}
+
+
+def draw_tables(tables: Mapping[str, Float[Tensor, "S D"]]) -> "Figure":
+    """What a model adds at each position, learned or not: a panel for each title."""
+    with drawing(9.0, 3.4 * len(tables)) as figure:
+        for axes, (title, table) in zip(
+            figure.subplots(len(tables), 1, squeeze=False).flat, tables.items(), strict=True
+        ):
+            _draw_encoding(figure, axes, table, title)
         return figure
 
 

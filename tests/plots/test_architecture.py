@@ -1,7 +1,9 @@
 """Diagrams of architectures: every parameter of every recipe is in a box, and every text in its box."""
 
 import re
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +20,17 @@ from dragoman.saved import build_model
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 FOLDERS = ("systems", "modern", "sizes")
+NORM_KINDS = {"layer": "layer norm", "rms": "RMS norm", "batch": "batch norm"}
 NAMES = ["base", *sorted(f"{folder}/{path.stem}" for folder in FOLDERS for path in (RECIPES / folder).glob("*.toml"))]
+
+
+@cache
+def drawn(name: str) -> Any:
+    return draw_architecture(draft_recipe(name, 1 << 20))
+
+
+def written(name: str) -> list[str]:
+    return [text.get_text() for text in drawn(name).axes[0].texts]
 
 
 def texts(svg: str) -> list[str]:
@@ -37,10 +49,14 @@ def test_the_boxes_of_a_recipe_hold_all_of_its_parameters(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["base", "table3/b-key-width-16", "sizes/gpt-3", "systems/wu", "systems/luong-predictive", "modern/all"]
+    "name",
+    [
+        *("base", "sizes/gpt-3", "modern/all"),
+        *(f"systems/{name}" for name in ("wu", "luong-predictive", "bytenet", "neural-gpu")),
+    ],
 )
 def test_every_text_fits_its_box(name: str) -> None:
-    figure = draw_architecture(draft_recipe(name, 1 << 20))
+    figure = drawn(name)
     renderer = FigureCanvasAgg(figure).get_renderer()
     (axes,) = figure.axes
     boxes = [each.get_window_extent(renderer) for each in axes.patches if isinstance(each, FancyBboxPatch)]
@@ -59,7 +75,7 @@ def test_every_text_fits_its_box(name: str) -> None:
 
 
 def test_figure_1_names_the_widths_of_the_base_model() -> None:
-    said = texts(as_svg(draw_architecture(draft_recipe("base", None))))
+    said = written("base")
     assert said.count("6 \N{MULTIPLICATION SIGN}") == 2
     assert "8 heads of 64 · 1,048,576 parameters" in said
     assert "512 → 2,048 → 512, ReLU · 2,099,712 parameters" in said
@@ -67,17 +83,44 @@ def test_figure_1_names_the_widths_of_the_base_model() -> None:
     assert "target pieces, shifted right" in said
 
 
-def test_a_norm_stands_where_the_recipe_puts_it() -> None:
-    def stack(*words: str) -> list[str]:
-        recipe = read_recipe("tiny", words)
-        column = draft(recipe, build_model(recipe, 31, 31)).columns[0]
-        (found,) = (part for part in column.parts if isinstance(part, Stack))
-        return [block.name for sublayer in found.sublayers for block in sublayer.blocks]
+@pytest.mark.parametrize(
+    ("place", "kind", "residual", "expected"),
+    [
+        ("post", "layer", "true", ["*", "Add, layer norm"]),
+        ("post", "batch", "true", ["*", "Add, batch norm"]),
+        ("post", "none", "true", ["*", "Add"]),
+        ("post", "rms", "false", ["*", "RMS norm"]),
+        ("post", "none", "false", ["*"]),
+        ("pre", "rms", "true", ["RMS norm", "*", "Add"]),
+        ("pre", "none", "true", ["*", "Add"]),
+        ("pre", "batch", "false", ["Batch norm", "*"]),
+    ],
+)
+def test_norms_and_additions_stand_where_the_recipe_puts_them(
+    place: str, kind: str, residual: str, expected: list[str]
+) -> None:
+    words = [f"model.norm={place}", f"model.norm_kind={kind}", f"model.residual={residual}"]
+    recipe = read_recipe("tiny", words)
+    with torch.device("meta"):
+        model = build_model(recipe, 31, 31)
+    blueprint = draft(recipe, model)
+    assert blueprint.parameters == sum(each.numel() for each in model.parameters())
+    (stack,) = (part for part in blueprint.columns[0].parts if isinstance(part, Stack))
+    for name, sublayer in zip(("Self-attention", "Feed-forward"), stack.sublayers, strict=True):
+        assert [block.name for block in sublayer.blocks] == [name if each == "*" else each for each in expected]
+        assert sublayer.is_residual is (residual == "true")
+    last = [part.name for part in blueprint.columns[1].parts if isinstance(part, Block) and "norm" in part.name]
+    assert last == ([f"Last {NORM_KINDS[kind]}"] if place == "pre" and kind != "none" else [])
 
-    attention, forward = "Self-attention", "Feed-forward"
-    assert stack("model.norm=post") == [attention, "Add, layer norm", forward, "Add, layer norm"]
-    pre = stack("model.norm=pre", "model.norm_kind=rms")
-    assert pre == ["RMS norm", attention, "Add", "RMS norm", forward, "Add"]
+
+def test_a_convolution_is_drawn_with_its_window_and_its_steps() -> None:
+    said = {name: written(f"systems/{name}") for name in ("convs2s", "bytenet", "neural-gpu")}
+    assert said["convs2s"].count("8 \N{MULTIPLICATION SIGN}") == 2
+    assert {"Convolution, 3 wide", "Causal convolution, 3 wide", "Attention, dot"} <= set(said["convs2s"])
+    assert "172 → 172, dilated by 1, 2, 4, 8, 16 · 88,924 parameters" in said["bytenet"]
+    assert {"Causal convolution, 3 wide", "memory"} <= set(said["bytenet"])
+    assert "2 \N{MULTIPLICATION SIGN}" in said["neural-gpu"]
+    assert {"for each\nsource\npiece", "for each\ntarget\npiece"} <= set(said["neural-gpu"])
 
 
 def test_what_is_learned_or_turned_or_windowed_is_said() -> None:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.collections import QuadMesh
+from matplotlib.text import Text
 
 from dragoman.batch import Batch
 from dragoman.decoding.translator import Translator
 from dragoman.models.interface import Model
-from dragoman.plots.charts import as_svg
 from dragoman.plots.head import MOST_CHANNELS, MOST_PIECES, Head, draw_head, find_attentions, watch
 from dragoman.recipe import Recipe
 
@@ -74,6 +74,10 @@ def draw(translator: Translator, number: str) -> tuple[Head, Any]:
     return head, draw_head(head, maps.source_pieces, maps.source_pieces, "X", "title")
 
 
+def written(figure: Any) -> str:
+    return "\n".join(text.get_text() for text in figure.findobj(Text))
+
+
 def test_the_picture_shows_the_matrices_and_says_where_it_was_cut(translator: Translator) -> None:
     head, figure = draw(translator, "1234567890123")
     drawn = [np.asarray(axes.collections[0].get_array()) for axes in figure.axes if axes.collections]
@@ -82,18 +86,18 @@ def test_the_picture_shows_the_matrices_and_says_where_it_was_cut(translator: Tr
     for name, matrix in zip(names, drawn, strict=True):
         width = MOST_PIECES if name in ("scores", "weights") else MOST_CHANNELS
         assert np.array_equal(matrix, getattr(head, name)[:MOST_PIECES, :width].numpy()), name
-    said = as_svg(figure)
+    said = written(figure)
     assert f"at most the first {MOST_PIECES} pieces and {MOST_CHANNELS} channels" in said
     assert f"{len(head.given)} \N{MULTIPLICATION SIGN} {head.given.shape[1]}" in said
     assert f"√{head.query.shape[1]}" in said
+    assert "What may not be seen" not in said
 
 
 def test_what_may_not_be_seen_is_explained_where_there_is_some() -> None:
     model, batch = make(), Batch.of([SOURCE], [TARGET])
-    for kind, is_masked in (("encoder", False), ("decoder", True)):
-        head = watch(model, find_attentions(model, kind)[0], batch, 0)  # type: ignore[arg-type]
-        pieces = list("abcdefgh")[: len(head.given)]
-        assert ("What may not be seen" in as_svg(draw_head(head, pieces, pieces, "X", "title"))) == is_masked
+    head = watch(model, find_attentions(model, "decoder")[0], batch, 0)
+    pieces = list("abcdefgh")[: len(head.given)]
+    assert "What may not be seen" in written(draw_head(head, pieces, pieces, "X", "title"))
 
 
 def test_nothing_of_the_watching_stays(translator: Translator, reverser: Path) -> None:
