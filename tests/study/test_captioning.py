@@ -74,8 +74,8 @@ def test_the_baseline_is_what_was_usual_before() -> None:
 
 def test_a_share_of_the_pictures_is_looked_at_softly() -> None:
     torch.manual_seed(0)
-    learner = Learner(make("hard"), CaptionTraining(soft_share=0.3), longest=3)
-    looked = learner._look(5000)(torch.full((5000, 7), 1 / 7))
+    learner = Learner(make("hard"), CaptionTraining(), longest=3)
+    looked = learner._look(5000, 0.3)(torch.full((5000, 7), 1 / 7))
     assert (looked.amax(-1) < 1).float().mean() == pytest.approx(0.3, abs=0.03)
 
 
@@ -133,6 +133,6 @@ def test_an_update_follows_the_rate_it_is_given() -> None:
     model = make("soft")
     before = nn.utils.parameters_to_vector(model.parameters()).clone()
     batch = Batch.of([[]] * 2, [WORDS.encode(caption) for caption in TRAIN.captions[:2]])
-    Learner(model, CaptionTraining(), WORDS.longest).learn(Cells(TRAIN).of(TRAIN, slice(2)), batch, 1e-3)
+    Learner(model, CaptionTraining(), WORDS.longest).learn(Cells(TRAIN).of(TRAIN, slice(2)), batch, 1e-3, 0.0)
     moved = (nn.utils.parameters_to_vector(model.parameters()) - before).abs().max().item()
     assert moved == pytest.approx(1e-3, rel=1e-2)  # Adam's first step
