@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from dragoman import __version__
-from dragoman.commands import making, using
+from dragoman.commands import carrying, making, using
 from dragoman.errors import ConfigError, DragomanError, RunError
 
 app = typer.Typer(
@@ -35,6 +35,8 @@ for command in (
     making.demo,
 ):
     app.command()(command)
+app.command("export")(carrying.export)
+app.command("import")(carrying.import_marian)
 
 
 def main() -> None:

@@ -177,6 +177,7 @@ def test_the_documents_are_there() -> None:
         "docs/results.md",
         "docs/guides/training.md",
         "docs/guides/other-tasks.md",
+        "docs/guides/exports.md",
     }
 
 
