@@ -19,7 +19,7 @@ import torch
 import dragoman
 from dragoman.batch import EOS, Side
 from dragoman.data.corpora import read_text_pairs
-from dragoman.decoding import search, translator
+from dragoman.decoding import engines, search
 from dragoman.decoding.scoring import group_by_length
 from dragoman.decoding.translator import Translator
 from dragoman.evaluation.metrics import plain_bleu
@@ -44,7 +44,7 @@ def measure(
     with ExitStack() as patches:
         if plain:
             patches.enter_context(patch.object(search, "STEPS_BETWEEN_QUESTIONS", {}))
-            patches.enter_context(patch.object(translator, "TOKENS_AT_ONCE", {"cpu": 4096, "cuda": 16384}))
+            patches.enter_context(patch.object(engines, "TOKENS_AT_ONCE", {"cpu": 4096, "cuda": 16384}))
         model.translate(sources[:WARM_UP])
         seconds, answers = seconds_of(lambda: model.translate(sources))
     texts = [answer.text for answer in answers]

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dragoman.batch import Batch, Side
-    from dragoman.decoding.translator import Translation, Translator, load
+    from dragoman.decoding.translator import Translation, Translator
+    from dragoman.export.engines import load
     from dragoman.models.transformer import Transformer, TransformerConfig
     from dragoman.recipe import Recipe
 
@@ -30,7 +31,7 @@ _HOMES = {
     "TransformerConfig": "dragoman.models.transformer",
     "Translation": "dragoman.decoding.translator",
     "Translator": "dragoman.decoding.translator",
-    "load": "dragoman.decoding.translator",
+    "load": "dragoman.export.engines",
 }
 
 

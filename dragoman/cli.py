@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from dragoman import __version__
-from dragoman.commands import making, plotting, studying, using
+from dragoman.commands import carrying, making, plotting, studying, using
 from dragoman.errors import ConfigError, DragomanError, RunError
 
 app = typer.Typer(
@@ -35,6 +35,8 @@ for command in (
     making.demo,
 ):
     app.command()(command)
+app.command("export")(carrying.export)
+app.command("import")(carrying.import_marian)
 app.add_typer(plotting.app, name="plot")
 app.add_typer(studying.app, name="study")
 

@@ -9,7 +9,8 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from dragoman.recipe import Recipe
 
 FORMAT = 1
 CARD, RECIPE, WEIGHTS = "card.json", "recipe.toml", "weights.safetensors"
+SOURCE, TARGET = "source.model", "target.model"
 CHECKPOINTS = "checkpoints"
 
 Card = dict[str, Any]
@@ -52,12 +54,18 @@ def load_model(path: Path, checkpoint: str | None = None) -> SavedModel:
     """Load a model folder, or a checkpoint ("best", "last" or a step) of a run folder, after verifying every byte."""
     folder = find_model(path, checkpoint)
     card = verify(folder)
+    if "export" in card:
+        raise ModelError(folder, f"an export for {card['export']['format']}, not a model")
     recipe = read_recipe_file(folder)
-    source = _read_vocabulary(folder / "source.model", recipe.data.source_nfkc)
-    target = _read_vocabulary(folder / "target.model")
+    source, target = read_vocabularies(folder, recipe)
     model = build_model(recipe, len(source), len(target))
     load_weights(model, folder)
     return SavedModel(folder, model.eval(), recipe, source, target, card)
+
+
+def read_vocabularies(folder: Path, recipe: Recipe) -> tuple[Vocabulary, Vocabulary]:
+    """The source's and the target's."""
+    return _read_vocabulary(folder / SOURCE, recipe.data.source_nfkc), _read_vocabulary(folder / TARGET)
 
 
 def read_recipe_file(folder: Path) -> Recipe:
@@ -99,8 +107,8 @@ def save_model(
     contents: dict[str, bytes | dict[str, Tensor]] = {
         WEIGHTS: weights,
         RECIPE: recipe.toml().encode(),
-        "source.model": vocabularies[0].proto,
-        "target.model": vocabularies[1].proto,
+        SOURCE: vocabularies[0].proto,
+        TARGET: vocabularies[1].proto,
         **(extra or {}),
     }
     card = {
@@ -110,14 +118,21 @@ def save_model(
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         **card,
     }
+    with new_model_folder(folder) as new:
+        for name, content in contents.items():
+            if isinstance(content, bytes):
+                (new / name).write_bytes(content)
+            else:
+                save_file(content, new / name)
+        write_card(new, card | {"files": {name: file_sha256(new / name) for name in contents}})
+
+
+@contextmanager
+def new_model_folder(folder: Path) -> Iterator[Path]:
+    """A folder that is whole or absent; why it cannot be written is said as a user can read it."""
     try:
         with new_folder(folder) as new:
-            for name, content in contents.items():
-                if isinstance(content, bytes):
-                    (new / name).write_bytes(content)
-                else:
-                    save_file(content, new / name)
-            write_card(new, card | {"files": {name: file_sha256(new / name) for name in contents}})
+            yield new
     except FileExistsError:
         raise ModelError(folder, "already exists", hint="choose another --out, or remove it first") from None
     except (PermissionError, NotADirectoryError) as error:

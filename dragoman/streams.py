@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
@@ -12,7 +12,7 @@ from pathlib import Path
 from dragoman.data.corpora import decode_line, read_lines, split_lines
 from dragoman.decoding.translator import Translation
 from dragoman.durable import beside, flush
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DataError
 
 LINES_AT_ONCE = 1024  # a window of a stream: enough to batch by length, little enough for endless input
 
@@ -32,17 +32,24 @@ def open_input(path: Path | None) -> Iterator[Iterator[str]]:
     yield (decode_line(line, path or Path("stdin"), number) for number, line in enumerate(lines, start=1))
 
 
-def check_output(input: Path | None, output: Path | None) -> None:
-    """Nobody wants their text replaced by its translation."""
+def check_files(input: Path | None, output: Path | None) -> None:
+    """There is a text, and nobody wants theirs replaced by its translation."""
+    if input and not input.exists():
+        raise DataError(input, "no such file")
     if input and output and output.exists() and output.samefile(input):
         raise ConfigError(output, "is the input too", hint="choose another --output")
 
 
-def format_answers(answers: Sequence[Translation], before: int, n_best: int, as_json: bool) -> Iterator[str]:
-    """A line a translation; of several, each with the number of its line and its score; or an object a line."""
+def format_answers(
+    answers: Sequence[Translation], before: int, n_best: int, made_with: Mapping[str, str] | None
+) -> Iterator[str]:
+    """A line a translation; of several, each with the number of its line and its score.
+
+    Or an object a line, where it is told what the translations were made with.
+    """
     for number, answer in enumerate(answers, start=before + 1):
-        if as_json:
-            yield json.dumps(asdict(answer), ensure_ascii=False) + "\n"
+        if made_with is not None:
+            yield json.dumps(asdict(answer) | dict(made_with), ensure_ascii=False) + "\n"
         elif n_best == 1:
             yield f"{answer.text}\n"
         else:

@@ -179,6 +179,7 @@ def test_the_documents_are_there() -> None:
         "docs/guides/other-tasks.md",
         "docs/guides/plots.md",
         "docs/guides/studies.md",
+        "docs/guides/exports.md",
     }
 
 

@@ -328,7 +328,9 @@ def test_a_vocabulary_that_is_none_is_refused_even_where_the_card_agrees(folder:
 
 
 def test_nothing_in_the_package_can_unpickle() -> None:
-    forbidden = re.compile(r"\bpickle|\bmarshal\b|\bshelve\b|torch\.load\b|weights_only|np\.load\b(?!.*allow_pickle=False)|\beval\(|\bexec\(")
+    forbidden = re.compile(
+        r"\bpickle|\bmarshal\b|\bshelve\b|torch\.load\b|weights_only|np\.load\b(?!.*allow_pickle=False)|\beval\(|\bexec\("
+    )
     package = Path(dragoman.__file__).parent
     found = {
         f"{path.relative_to(package)}:{number}: {line.strip()}"

@@ -19,19 +19,32 @@ Checkpoint = Annotated[str | None, typer.Option(help="Of a run: best, last or a 
 Overrides = Annotated[list[str] | None, typer.Argument(help="section.key=value ...", show_default=False)]
 Beam = Annotated[int | None, typer.Option(min=1, max=1000, help="Beam width; 1 is greedy. The recipe's unless given.")]
 Alpha = Annotated[float | None, typer.Option(min=0, help="Length penalty. The recipe's unless given.")]
+Engine = Annotated[
+    Literal["auto", "torch", "ctranslate2"],
+    typer.Option(help="What computes; auto: CTranslate2 in 8 bits on a CPU, where it is installed."),
+]
 Precision = Annotated[
     Literal["auto", "float32", "bf16"] | None, typer.Option(help="To compute in. The recipe's unless given.")
 ]
 
 
 def load_together(
-    paths: list[Path], device: "torch.device", checkpoint: str | None, decoding: dict[str, Any]
+    paths: list[Path],
+    device: "torch.device",
+    checkpoint: str | None,
+    decoding: dict[str, Any],
+    engine: Literal["auto", "torch", "ctranslate2"] = "torch",
 ) -> "Translator":
-    """A translator, or several models as one, with the settings that were given."""
-    from dragoman.decoding.translator import load
+    """A translator, or several models as one, with the settings that were given; says what was chosen for the user."""
+    from dragoman.export.engines import load
 
     given = {name: value for name, value in decoding.items() if value is not None}
-    return load(*paths, device=str(device), checkpoint=checkpoint, decoding=given)
+    translator = load(*paths, device=str(device), checkpoint=checkpoint, decoding=given, engine=engine)
+    chosen = translator.engine
+    if engine == "auto" and chosen.name != "torch" and translator.models:
+        said = f"engine: {chosen.name} in {chosen.precision}; --engine torch computes with the model as it was trained"
+        new_console().out(said, highlight=False)
+    return translator
 
 
 def choose_place(device: str, threads: int | None) -> "torch.device":

@@ -15,6 +15,7 @@ from dragoman.commands.options import (
     Beam,
     Checkpoint,
     Device,
+    Engine,
     ModelPath,
     Precision,
     Threads,
@@ -40,6 +41,7 @@ def translate(
     seed: Annotated[int, typer.Option(min=0, max=1 << 32, help="Of the drawing.")] = 0,
     prefix: Annotated[str | None, typer.Option(help="How every translation begins.")] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Show each decoding step.")] = False,
+    engine: Engine = "auto",
     as_json: AsJson = False,
     checkpoint: Checkpoint = None,
     device: Device = "auto",
@@ -48,27 +50,33 @@ def translate(
     """Translate lines: exactly one line out for each line in, in order, empty for empty."""
     from dragoman.decoding.sampling import Sampling
     from dragoman.decoding.steps import show_steps
-    from dragoman.streams import LINES_AT_ONCE, check_output, format_answers, open_input, open_output, windows
+    from dragoman.streams import LINES_AT_ONCE, check_files, format_answers, open_input, open_output, windows
 
-    check_output(input, output)
+    check_files(input, output)
     if not sample and (temperature != 1.0 or top_k is not None or top_p is not None):
         raise ConfigError("--temperature, --top-k and --top-p", "need --sample")
     if steps and (sample or prefix is not None or n_best > 1):
         raise ConfigError("--steps", "shows greedy search alone, without --sample, --prefix and --n-best")
+    if sample or steps:
+        if engine == "ctranslate2":
+            raise ConfigError("--engine ctranslate2", "neither draws nor shows steps; that is --engine torch")
+        engine = "torch"
     how = Sampling(temperature, top_k, top_p) if sample else None
     models, place = [model, *(ensemble or [])], choose_place(device, threads)
-    translator = load_together(models, place, checkpoint, {"beam": beam, "alpha": alpha, "precision": precision})
-    if steps and translator.is_plain:
-        raise ConfigError("--steps", "shows how a source is translated, and this model learned from plain text")
+    settings = {"beam": beam, "alpha": alpha, "precision": precision}
     window = 1 if steps or (input is None and sys.stdin.isatty()) else LINES_AT_ONCE
     with open_input(input) as lines, open_output(output) as write:
+        translator = load_together(models, place, checkpoint, settings, engine)
+        if steps and translator.is_plain:
+            raise ConfigError("--steps", "shows how a source is translated, and this model learned from plain text")
+        made_with = {"engine": translator.engine.name, "precision": translator.engine.precision} if as_json else None
         for number, texts in windows(lines, window):
             if steps:
                 write(f"{step}\n" for step in show_steps(translator, texts[0]))
                 continue
             forced = None if prefix is None else [prefix] * len(texts)
             answers = translator.translate(texts, n_best, forced, how, seed + number)
-            write(format_answers(answers, number, n_best, as_json))
+            write(format_answers(answers, number, n_best, made_with))
 
 
 def score(
@@ -99,6 +107,7 @@ def evaluate(
     beam: Beam = None,
     alpha: Alpha = None,
     precision: Precision = None,
+    engine: Engine = "torch",
     checkpoint: Checkpoint = None,
     as_json: AsJson = False,
     device: Device = "auto",
@@ -116,7 +125,7 @@ def evaluate(
     sources, references = read_text_pairs(source, target)
     folder = find_model(model, checkpoint)
     settings = {"beam": beam, "alpha": alpha, "precision": precision}
-    translator = load_together([folder], choose_place(device, threads), None, settings)
+    translator = load_together([folder], choose_place(device, threads), None, settings, engine)
     recipe = read_card(folder)["recipe"]
     with open_output(output) if output else nullcontext() as write:
         test = f"{source.name}, {target.name}"

@@ -12,18 +12,16 @@ from torch import Tensor
 from dragoman.batch import EOS, UNK, Batch, Side
 from dragoman.config import check
 from dragoman.data.vocabulary import Vocabulary
+from dragoman.decoding.engines import Engine, TorchEngine
 from dragoman.decoding.sampling import Sampling, sample
-from dragoman.decoding.scoring import Score, group_by_length, score
-from dragoman.decoding.search import Hypothesis, search
+from dragoman.decoding.scoring import Score, group_by_length
+from dragoman.decoding.search import Hypothesis
 from dragoman.errors import DataError, ModelError
 from dragoman.models.interface import Model, choose_device, choose_precision, is_out_of_memory
 from dragoman.recipe import DecodingConfig
-from dragoman.saved import load_model
+from dragoman.saved import SavedModel, load_model
 
 log = logging.getLogger("dragoman")
-
-# Source positions times beam that pass at once: enough to fill the device, little enough for its memory.
-TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 131072}
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,8 @@ class AttentionMaps:
 class Translator:
     """Translates with one model, or with several together (their log-probabilities are averaged).
 
-    A model that learned from plain text has no source to read: a text is then how its output begins.
+    A model that learned from plain text has no source to read: a text is then how its output begins. What is searched
+    for is found by an engine, our own search unless another is given; without models there is nothing but the engine.
     """
 
     def __init__(
@@ -68,13 +67,15 @@ class Translator:
         target_vocabulary: Vocabulary,
         decoding: DecodingConfig,
         is_plain: bool = False,
+        engine: Engine | None = None,
     ) -> None:
         self.models = models
         self.source_vocabulary = source_vocabulary
         self.target_vocabulary = target_vocabulary
         self.decoding = decoding
         self.is_plain = is_plain
-        self.longest = min(model.longest for model in models) - 1  # the end token takes a position too
+        self.engine = engine or TorchEngine(models)
+        self.longest = self.engine.longest - 1  # the end token takes a position too
 
     def translate(
         self,
@@ -96,17 +97,17 @@ class Translator:
         found: list[list[Hypothesis]] = [[] for _ in parts]
         generator = torch.Generator().manual_seed(seed)
         beam = max(self.decoding.beam, n_best)
-        device = self.models[0].device
-        at_once = TOKENS_AT_ONCE.get(device.type, TOKENS_AT_ONCE["cpu"]) // beam
-        extra, alpha = self.decoding.extra, self.decoding.alpha
 
         def find(numbers: list[int]) -> list[list[Hypothesis]]:
-            source = Side.of([[*parts[n].ids, EOS] for n in numbers]).to(device)
             begun = [forced[parts[n].text] if parts[n].is_first else [] for n in numbers] if forced else None
-            if sampling is not None:
-                return sample(self.models, source, sampling, extra, alpha, generator, n_best, begun)
-            return search(self.models, source, beam, alpha, extra, n_best, begun)
+            sources = [parts[n].ids for n in numbers]
+            if sampling is None:
+                return self.engine.search(sources, self.decoding, n_best, begun)
+            own, settings = self._own_models(), self.decoding
+            source = Side.of([[*ids, EOS] for ids in sources]).to(own[0].device)
+            return sample(own, source, sampling, settings.extra, settings.alpha, generator, n_best, begun)
 
+        at_once = self.engine.tokens_at_once // beam
         for numbers in group_by_length([len(part.ids) + 1 for part in parts], at_once):
             results = _in_halves(find, numbers)
             for number, result in zip(numbers, results, strict=True):
@@ -114,18 +115,18 @@ class Translator:
         return self._join(len(texts), [part.text for part in parts], found)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Score]:
-        """How likely the models find these translations."""
+        """How likely the engine finds these translations."""
         ids = self.encode(sources), self.target_vocabulary.encode(targets)
         for side, sentences in zip(("source", "target"), ids, strict=True):
             for number, sentence in enumerate(sentences, start=1):
                 self._check_length(f"{side} {number}", sentence)
-        return score(self.models, *ids)
+        return self.engine.score(*ids)
 
     def loss(self, sources: Sequence[str], targets: Sequence[str]) -> float | None:
         """The mean loss a piece, without smoothing; pairs too long for the models are left out."""
         sides = zip(self.encode(sources), self.target_vocabulary.encode(targets), strict=True)
         fitting = [pair for pair in sides if max(map(len, pair)) <= self.longest]
-        scores = score(self.models, [source for source, _ in fitting], [target for _, target in fitting])
+        scores = self.engine.score([source for source, _ in fitting], [target for _, target in fitting])
         pieces = sum(each.pieces for each in scores)
         return -sum(each.log_probability for each in scores) / pieces if pieces else None
 
@@ -137,12 +138,10 @@ class Translator:
         """The same for ids without BOS and EOS."""
         self._check_length("source", source)
         self._check_length("target", target)
-        batch = Batch.of([source], [target]).to(self.models[0].device)
+        model = self._own_models()[0]
+        batch = Batch.of([source], [target]).to(model.device)
         with torch.inference_mode():
-            maps = [
-                torch.cat(layers).float().cpu() if layers else torch.zeros(0)
-                for layers in self.models[0].attention(batch)
-            ]
+            maps = [torch.cat(layers).float().cpu() if layers else torch.zeros(0) for layers in model.attention(batch)]
         return AttentionMaps(
             [*self.source_vocabulary.pieces(source), "</s>"],
             [*self.target_vocabulary.pieces(target), "</s>"],
@@ -188,6 +187,12 @@ class Translator:
         best = alternatives[0]
         return Translation(best.text, best.score, best.log_probability, alternatives)
 
+    def _own_models(self) -> Sequence[Model]:
+        if not self.models:
+            what = "a converted copy neither draws nor shows attention: that takes the model it was made of"
+            raise ModelError(f"engine {self.engine.name}", what)
+        return self.models
+
     def _check_length(self, where: str, ids: Sequence[int]) -> None:
         if len(ids) > self.longest:
             raise DataError(where, f"longer than the model's {self.longest} positions, got {len(ids)} pieces")
@@ -224,6 +229,11 @@ def load(
     Values in `decoding`, such as {"beam": 1}, replace those of the recipe.
     """
     saved = [load_model(Path(path), checkpoint), *(load_model(Path(each)) for each in others)]
+    return assemble(saved, device, decoding or {})
+
+
+def assemble(saved: Sequence[SavedModel], device: str, decoding: Mapping[str, Any]) -> Translator:
+    """A translator of models that were loaded."""
     first = saved[0]
     for other in saved[1:]:
         if (other.source_vocabulary.proto, other.target_vocabulary.proto) != (
@@ -232,6 +242,6 @@ def load(
         ):
             raise ModelError(other.folder, f"its vocabulary is not that of {first.folder}: they cannot be an ensemble")
     place = choose_device(device)
-    config = check(DecodingConfig, first.recipe.decoding.model_dump() | dict(decoding or {}), "decoding")
+    config = check(DecodingConfig, first.recipe.decoding.model_dump() | dict(decoding), "decoding")
     models = [each.model.to(place, choose_precision(config.precision, place)) for each in saved]
     return Translator(models, first.source_vocabulary, first.target_vocabulary, config, first.recipe.data.plain)

@@ -51,12 +51,18 @@ def evaluate(
         exact_match(translations, references),
         perplexity(translator, sources, references),
         len(references),
-        translator.decoding.model_dump(),
+        settings_of(translator),
         recipe,
         test,
         text_sha256(sources, references),
     )
     return report, translations
+
+
+def settings_of(translator: Translator) -> dict[str, Any]:
+    """How a translator decodes, and what with."""
+    engine = translator.engine
+    return translator.decoding.model_dump() | {"engine": engine.name, "precision": engine.precision}
 
 
 def perplexity(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> float | None:

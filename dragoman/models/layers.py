@@ -85,7 +85,7 @@ class DecoderLayer(nn.Module):
 
         def look_at_source(y: Tensor) -> Tensor:
             # The hypotheses of a sentence are so many queries against its one row of memory.
-            queries = y.reshape(len(memory.keys), -1, y.shape[-1])
+            queries = y.reshape(memory.keys.shape[0], -1, y.shape[-1])
             return self.cross_attention(queries, memory, memory_visible, weights[1]).view_as(y)
 
         x = self.self_attention_residual(x, look_back, visible)

@@ -8,7 +8,7 @@ import torch
 import dragoman
 from dragoman.batch import EOS, Side
 from dragoman.data.vocabulary import Vocabulary, train_vocabulary
-from dragoman.decoding import translator as translator_module
+from dragoman.decoding import engines
 from dragoman.decoding.sampling import Sampling
 from dragoman.decoding.search import Hypothesis, search
 from dragoman.decoding.translator import Translator
@@ -112,14 +112,14 @@ def test_where_memory_runs_out_less_is_translated_at_once(
             raise torch.OutOfMemoryError("CUDA out of memory")
         return search(models, source, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(translator_module, "search", short_of_memory)
+    monkeypatch.setattr(engines, "search", short_of_memory)
     assert [each.text for each in translator.translate(numbers)] == expected
     assert max(tried) > 7
 
     def no_memory(*_: object) -> list[list[Hypothesis]]:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(translator_module, "search", no_memory)
+    monkeypatch.setattr(engines, "search", no_memory)
     with pytest.raises(torch.OutOfMemoryError):
         translator.translate(numbers)
 

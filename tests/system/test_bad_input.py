@@ -72,6 +72,16 @@ REFUSALS = {
     "an output in no folder": ("translate run --input three.en --output nowhere/out", "^nowhere/out: "),
     "a folder for an output": ("translate run --input three.en --output thesis", "^thesis: "),
     "another model that is none": ("translate run --input three.en --with thesis", "^thesis: no model here$"),
+    "an export onto a model": ("export run --format ctranslate2 --out model", "^model: already exists$"),
+    "an export in 8 bits for others": (
+        "export run --format onnx --precision int8 --out new",
+        r"onnx cannot hold --precision int8 \(it is float32\)$",
+    ),
+    "an import of nothing": ("import thesis --out new", "^thesis: no MarianMT folder: it has no config.json$"),
+    "drawing with an engine that does not": (
+        "translate run --input three.en --sample --engine ctranslate2",
+        "^--engine ctranslate2: neither draws nor shows steps",
+    ),
     "scores without a source": ("score run --target five.de", "^--source: is missing"),
     "plain text with a source": (
         f"prepare {CORPUS} --out new data.plain=true",
@@ -283,7 +293,7 @@ def test_input_that_turns_out_bad_late_leaves_no_output(reverser: Path, tmp_path
     (tmp_path / "old").write_text("an older translation\n")
     before = contents(tmp_path)
     for name in ("new", "old"):
-        words = ("--input", "in", "--output", name, "--beam", "1")
+        words = ("--input", "in", "--output", name, "--beam", "1", "--engine", "torch")
         done = run_dragoman("translate", reverser, *words, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
         assert mistakes(done.stderr) == [f"in:{late + 1}: not UTF-8, got byte 0xff at position 1"]

@@ -31,6 +31,7 @@ from tests.system.conftest import Call
 from tests.training.conftest import MINUSCULE
 
 DRAGOMAN = [sys.executable, "-m", "dragoman.cli"]
+TORCH = ("--engine", "torch")  # as it was trained, and silent
 SECONDS = 120  # more than any answer needs on a busy machine
 COLOUR = re.compile(rb"\x1b\[(?:\d+;)*(?:[34]\d|9[0-7]|10[0-7])(?:;\d+)*m")
 
@@ -48,7 +49,7 @@ def ask(call: Call, tmp_path: Path) -> Callable[..., list[str]]:
 
     def ask(lines: Sequence[str], *words: str | Path) -> list[str]:
         (tmp_path / "asked").write_text("".join(f"{line}\n" for line in lines))
-        ended = call("translate", *words, "--input", tmp_path / "asked", "--output", tmp_path / "answered")
+        ended = call("translate", *words, *TORCH, "--input", tmp_path / "asked", "--output", tmp_path / "answered")
         assert ended == (0, "", "")
         return (tmp_path / "answered").read_bytes().decode().split("\n")[:-1]
 
@@ -87,7 +88,7 @@ def share_reversed(answers: Sequence[str], lines: Sequence[str]) -> float:
 
 
 def test_each_line_has_its_line_and_an_empty_one_an_empty_one(reverser: Path) -> None:
-    pipeline = f"printf 'a\\n\\nb\\n' | {shlex.join([*DRAGOMAN, 'translate', str(reverser)])}"
+    pipeline = f"printf 'a\\n\\nb\\n' | {shlex.join([*DRAGOMAN, 'translate', str(reverser), *TORCH])}"
     done = subprocess.run(pipeline, shell=True, capture_output=True, timeout=SECONDS, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     lines = done.stdout.split(b"\n")
@@ -97,7 +98,7 @@ def test_each_line_has_its_line_and_an_empty_one_an_empty_one(reverser: Path) ->
 
 def test_ten_thousand_lines_come_out_in_order(reverser: Path) -> None:
     lines = some_numbers(10_000, seed=3)
-    done = run("translate", reverser, "--beam", "1", input="".join(f"{line}\n" for line in lines).encode())
+    done = run("translate", reverser, *TORCH, "--beam", "1", input="".join(f"{line}\n" for line in lines).encode())
     assert (done.returncode, done.stderr) == (0, b"")
     answers = done.stdout.decode().split("\n")
     assert answers.pop() == ""
@@ -109,7 +110,7 @@ def test_odd_lines_are_lines_too(reverser: Path) -> None:
     blank = [b"", b"\t", b"\x0b\x0c", b"\x1c", "\u00a0\u2003".encode(), b" \r"]
     odd = [b"\x00", b"\x1b[31m5\x1b[0m", b"\x7f\x08", "a\u2028b\x85c".encode(), b"7\r8", "💥▁<s></s>".encode()]
     content = b"\n".join([b"12\r", b"12", *blank, *odd, b"345"])  # the last line does not end
-    done = run("translate", reverser, "--beam", "1", input=content)
+    done = run("translate", reverser, *TORCH, "--beam", "1", input=content)
     assert (done.returncode, done.stderr) == (0, b"")
     answers = done.stdout.split(b"\n")
     assert answers.pop() == b""
@@ -122,7 +123,7 @@ def test_a_huge_line_is_one_line_still(reversals: Path, tmp_path: Path, call: Ca
     words = ["training.steps=1", "decoding.extra=0", "decoding.beam=1"]
     data = reversals / "data"
     assert call("train", "tiny", "--data", data, "--out", tmp_path / "run", *MINUSCULE, *words).code == 0
-    done = run("translate", tmp_path / "run", input=b"5\n" + b"7" * 100_000 + b"\n\n")
+    done = run("translate", tmp_path / "run", *TORCH, input=b"5\n" + b"7" * 100_000 + b"\n\n")
     assert done.returncode == 0
     assert done.stdout.count(b"\n") == 3
     assert done.stdout.endswith(b"\n\n")
@@ -133,7 +134,7 @@ def test_a_huge_line_is_one_line_still(reversals: Path, tmp_path: Path, call: Ca
 def test_a_reader_that_has_enough_ends_endless_input_quietly(
     reverser: Path, tmp_path: Path, ask: Callable[..., list[str]]
 ) -> None:
-    translate = shlex.join([*DRAGOMAN, "translate", str(reverser), "--beam", "1"])
+    translate = shlex.join([*DRAGOMAN, "translate", str(reverser), *TORCH, "--beam", "1"])
     pipeline = f"yes 31415 | {translate} 2> {shlex.quote(str(tmp_path / 'said'))} | head -1; echo ${{PIPESTATUS[1]}}"
     done = subprocess.run(["bash", "-c", pipeline], capture_output=True, timeout=SECONDS, check=False)
     answer, code = done.stdout.decode().splitlines()
@@ -154,7 +155,7 @@ def test_an_answer_that_nobody_waits_for_is_no_fault() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk to be had that is always full")
 @pytest.mark.parametrize("command", ["--version", "translate"])
 def test_a_full_disk_behind_stdout_is_told_once(command: str, reverser: Path) -> None:
-    words = [command, str(reverser)] if command == "translate" else [command]
+    words = [command, str(reverser), *TORCH] if command == "translate" else [command]
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [*DRAGOMAN, *words], input=b"12\n", stdout=full, stderr=subprocess.PIPE, timeout=SECONDS, check=False
@@ -164,7 +165,7 @@ def test_a_full_disk_behind_stdout_is_told_once(command: str, reverser: Path) ->
 
 
 def test_answers_come_while_input_goes_on_and_memory_does_not_grow(reverser: Path) -> None:
-    with start("translate", reverser, "--beam", "1") as process:
+    with start("translate", reverser, *TORCH, "--beam", "1") as process:
         assert process.stdin is not None
         lines = some_numbers(LINES_AT_ONCE, seed=5)
         process.stdin.write("".join(f"{line}\n" for line in lines).encode())
@@ -189,7 +190,7 @@ def test_on_a_terminal_each_line_is_answered_at_once(reverser: Path, ask: Callab
     lines = ["2718", "", "16180"]
     answers = ask(lines, reverser)
     ours, theirs = pty.openpty()
-    with start("translate", reverser, stdin=theirs) as process:
+    with start("translate", reverser, *TORCH, stdin=theirs) as process:
         os.close(theirs)
         for line, answer in zip(lines, answers, strict=True):
             os.write(ours, f"{line}\n".encode())
@@ -206,7 +207,7 @@ def test_a_packed_file_is_translated_into_a_file(reverser: Path, tmp_path: Path,
     lines = [*some_numbers(30, seed=7), "", "12"]
     (tmp_path / "in.gz").write_bytes(gzip.compress("".join(f"{line}\r\n" for line in lines).encode()))
     (tmp_path / "out").write_text("an older file\n")
-    done = run("translate", reverser, "--input", tmp_path / "in.gz", "--output", tmp_path / "out")
+    done = run("translate", reverser, *TORCH, "--input", tmp_path / "in.gz", "--output", tmp_path / "out")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert (tmp_path / "out").read_text().split("\n")[:-1] == ask(lines, reverser)
     assert not list(tmp_path.glob(".*"))
@@ -230,13 +231,14 @@ def test_answers_in_json_are_an_object_a_line(reverser: Path, ask: Callable[...,
     assert [answer["text"] for answer in answers] == plain
     assert [len(answer["alternatives"]) for answer in answers] == [3, 0, 3]
     assert answers[0]["alternatives"][0]["score"] == answers[0]["score"]
+    assert {(answer["engine"], answer["precision"]) for answer in answers} == {("torch", "float32")}
 
 
 def test_a_text_is_not_replaced_by_its_translation(reverser: Path, tmp_path: Path, call: Call) -> None:
     (tmp_path / "in").write_text("123\n")
     (tmp_path / "link").symlink_to(tmp_path / "in")
     for name in ("in", "link"):
-        ended = call("translate", reverser, "--input", tmp_path / "in", "--output", tmp_path / name)
+        ended = call("translate", reverser, *TORCH, "--input", tmp_path / "in", "--output", tmp_path / name)
         assert (ended.code, ended.err.splitlines()[0]) == (2, f"error: {tmp_path / name}: is the input too")
     assert (tmp_path / "in").read_text() == "123\n"
 
@@ -288,7 +290,7 @@ def test_the_steps_lead_to_the_end_and_write_the_translation(reverser: Path, ask
 def test_help_and_version_do_not_wait_for_torch() -> None:
     groups = {name: getattr(command, "commands", {}) for name, command in get_command(app).commands.items()}  # type: ignore[attr-defined]
     commands = [*([name] for name in groups), *([name, inner] for name, inside in groups.items() for inner in inside)]
-    assert len(groups) == 10
+    assert len(groups) == 12
     script = f"""
 import sys
 from dragoman.cli import main
@@ -309,7 +311,7 @@ print(sorted({{"torch", "numpy", "matplotlib", "sentencepiece", "sacrebleu"}} & 
 
 
 def test_a_translation_is_scored_as_it_was_when_it_was_made(reverser: Path, reversals: Path, call: Call) -> None:
-    best = call("translate", reverser, "--n-best", "2", "--input", reversals / "test.fwd").out.splitlines()[::2]
+    best = call("translate", reverser, *TORCH, "--n-best", "2", "--input", reversals / "test.fwd").out.splitlines()[::2]
     scored = call("score", reverser, "--source", reversals / "test.fwd", "--target", reversals / "test.rev")
     assert (scored.code, scored.err) == (0, "")
     right = (reversals / "test.rev").read_text().splitlines()
@@ -461,3 +463,25 @@ def test_colours_are_for_terminals_that_want_them_and_json_stands_alone(reversal
     manifests = [json.loads(said) for said, _ in (colourful, plain)]
     assert manifests[0] == manifests[1]
     assert manifests[0]["splits"]["train"]["pairs"] == 100
+
+
+def test_a_cpu_is_given_ctranslate2_and_that_is_said(
+    reverser: Path, reversals: Path, tmp_path: Path, call: Call
+) -> None:
+    model = shutil.copytree(find_model(reverser), tmp_path / "model")
+    words = ("translate", model, "--device", "cpu", "--input", reversals / "test.fwd")
+    said = "engine: ctranslate2 in int8; --engine torch computes with the model as it was trained\n"
+    chosen = call(*words, "--json")
+    assert (chosen.code, chosen.err) == (0, said)
+    answers = [json.loads(line) for line in chosen.out.splitlines()]
+    assert {(answer["engine"], answer["precision"]) for answer in answers} == {("ctranslate2", "int8")}
+    asked = call(*words, "--engine", "ctranslate2")
+    assert (asked.code, asked.err) == (0, "")
+    assert asked.out.splitlines() == [answer["text"] for answer in answers]
+    exported = call("export", model, "--format", "ctranslate2", "--out", tmp_path / "out", "--json")
+    assert json.loads(exported.out)["parity"]["same_translations"] == 8
+    assert exported.err.endswith(f"wrote {tmp_path / 'out'}\n")
+    texts = ("--source", reversals / "test.fwd", "--target", reversals / "test.rev")
+    report = json.loads(call("evaluate", model, *texts, "--engine", "ctranslate2", "--json").out)
+    assert (report["decoding"]["engine"], report["decoding"]["precision"]) == ("ctranslate2", "int8")
+    assert report in read_card(model)["scores"]

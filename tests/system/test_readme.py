@@ -37,6 +37,7 @@ COMMANDS = {
     "dragoman train small --data new-data --out runs/tuned --from runs/mine": f"{SHORTER} training.steps=1",
     "dragoman translate runs/mine --steps < test.en": "> test.steps",
     "dragoman score runs/mine --source test.en --target test.de": "",
+    "dragoman export models/mine --format ctranslate2 --out exports/mine": "",
     "dragoman inspect runs/mine": "",
     "dragoman inspect recipes/base.toml": "",
     'dragoman plot attention runs/mine --source "Two dogs run." --style lines': "",
