@@ -91,7 +91,8 @@ def head(
     _pick("--head", head, attention.heads, "head")
     batch = Batch.of([ids[0]], [ids[1]]).to(translator.models[0].device)
     seen = watch(translator.models[0], attention, batch, head - 1)
-    queries, keys = _sides(maps, kind)
+    _, keys = _sides(maps, kind)
+    queries = keys if kind == "encoder" else maps.read_pieces  # whose embeddings X begins with
     if len(queries) < len(seen.given):  # decoder-only: one sequence of both sides
         queries = keys = [*maps.source_pieces, *maps.read_pieces]
     title = _title(kind, number, len(attentions), f"head {head} of {attention.heads}")

@@ -5,7 +5,7 @@ import logging
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,9 @@ from dragoman.commands.options import (
     load_together,
 )
 from dragoman.errors import ConfigError, DragomanError
+
+if TYPE_CHECKING:
+    from dragoman.decoding.translator import Translator
 
 
 def translate(
@@ -92,17 +95,23 @@ def score(
     from dragoman.streams import open_output
 
     translator = load_together([model], choose_place(device, threads), checkpoint, {})
-    if source is None and not translator.is_plain:
-        raise ConfigError("--source", "is missing: what do these lines translate?")
+    _check_source(source, translator)
     sources, targets = read_text_pairs(source or target, target)
     with open_output(None) as write:
         write(f"{each.normalised(translator.decoding.alpha):.6f}\n" for each in translator.score(sources, targets))
 
 
+def _check_source(source: Path | None, translator: "Translator") -> None:
+    if source is None and not translator.is_plain:
+        raise ConfigError("--source", "is missing: what do these lines translate?")
+    if source is not None and translator.is_plain:
+        raise ConfigError("--source", "has no use: the model learned from plain text, which has none")
+
+
 def evaluate(
     model: ModelPath,
-    source: Annotated[Path, typer.Option(help="Test text.")],
-    target: Annotated[Path, typer.Option(help="Its reference translation.")],
+    target: Annotated[Path, typer.Option(help="The reference translation.")],
+    source: Annotated[Path | None, typer.Option(help="Test text; a model of plain text needs none.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
     beam: Beam = None,
     alpha: Alpha = None,
@@ -122,13 +131,16 @@ def evaluate(
     from dragoman.saved import find_model, read_card
     from dragoman.streams import open_output
 
-    sources, references = read_text_pairs(source, target)
+    sources, references = read_text_pairs(source or target, target)
     folder = find_model(model, checkpoint)
     settings = {"beam": beam, "alpha": alpha, "precision": precision}
     translator = load_together([folder], choose_place(device, threads), None, settings, engine)
+    _check_source(source, translator)
+    if translator.is_plain:
+        sources = translator.beginnings(references)
     recipe = read_card(folder)["recipe"]
     with open_output(output) if output else nullcontext() as write:
-        test = f"{source.name}, {target.name}"
+        test = f"{source.name}, {target.name}" if source else target.name
         report, translations = evaluate_model(translator, sources, references, recipe, test)
         if write:
             write(f"{line}\n" for line in translations)

@@ -108,7 +108,9 @@ class Translator:
             return sample(own, source, sampling, settings.extra, settings.alpha, generator, n_best, begun)
 
         at_once = self.engine.tokens_at_once // beam
-        for numbers in group_by_length([len(part.ids) + 1 for part in parts], at_once):
+        begun_with = [len(forced[part.text]) if forced and part.is_first else 0 for part in parts]
+        lengths = [1 + max(len(part.ids), begun) for part, begun in zip(parts, begun_with, strict=True)]
+        for numbers in group_by_length(lengths, at_once):
             results = _in_halves(find, numbers)
             for number, result in zip(numbers, results, strict=True):
                 found[number] = result
@@ -151,6 +153,11 @@ class Translator:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Source ids of each text: none where a model has no source to read."""
         return [[] for _ in texts] if self.is_plain else self.source_vocabulary.encode(texts)
+
+    def beginnings(self, texts: Sequence[str]) -> list[str]:
+        """The first half of each text's pieces: what a model of plain text is given to go on from."""
+        ids = self.target_vocabulary.encode(texts)
+        return self.target_vocabulary.decode([each[: len(each) // 2] for each in ids])
 
     def _encode_prefixes(self, prefixes: Sequence[str]) -> list[list[int]]:
         forced = self.target_vocabulary.encode(prefixes)

@@ -1,12 +1,12 @@
 """A caption's attention laid over its picture, word by word (Xu et al. 2015, Figures 2 and 3)."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.plots.charts import drawing
+from dragoman.plots.charts import drawing, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +34,8 @@ def draw_glimpses(captions: Sequence[Looked]) -> "Figure":
             top = row * HEIGHT
             panels = [each.picture, *(_lit(each.picture, share) for share in each.shares)]
             for column, (word, panel) in enumerate(zip(["", *each.words], panels, strict=True)):
-                axes.text(column + (1 - GAP) / 2, top - GAP, word, ha="center", va="bottom", fontsize=9)
+                look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 9, "parse_math": False}
+                axes.text(column + (1 - GAP) / 2, top - GAP, printable(word), **look)
                 if panel is not None:
                     edges = (column, column + 1 - GAP, top + 1, top)
                     axes.imshow(panel, extent=edges, interpolation="nearest", cmap="Blues", vmin=0)

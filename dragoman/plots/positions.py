@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dragoman.models.interface import Model
 from dragoman.models.positions import Positions, sinusoids
-from dragoman.plots.charts import COLOURS, draw_matrix, drawing
+from dragoman.plots.charts import COLOURS, draw_matrix, drawing, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +79,7 @@ def _draw_encoding(figure: "Figure", axes: "Axes", encoding: Float[Tensor, "S D"
     axes.set_yticks(*_every_few(encoding.shape[0], 5))
     axes.set_xlabel("channel")
     axes.set_ylabel("position")
-    axes.set_title(title)
+    axes.set_title(printable(title), parse_math=False)
     figure.colorbar(mesh, ax=axes, label="added", pad=0.01)
 
 

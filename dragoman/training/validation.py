@@ -34,13 +34,13 @@ def validate(model: Model, data: Data, recipe: Recipe) -> Validation:
     """Score and translate the validation set (greedily: it is done often)."""
     assert data.valid is not None
     pairs = [data.valid.pair(number) for number in range(len(data.valid))]
-    if recipe.data.plain:  # what there is of a source is how a text begins
-        pairs = [(target[: len(target) // 2], target) for _, target in pairs]
     sources = data.source_vocabulary.decode([source.tolist() for source, _ in pairs])
     references = data.target_vocabulary.decode([target.tolist() for _, target in pairs])
     decoding = recipe.decoding.model_copy(update={"beam": 1})
     vocabularies = (data.source_vocabulary, data.target_vocabulary)
     translator = Translator([model], *vocabularies, decoding, recipe.data.plain)
+    if translator.is_plain:
+        sources = translator.beginnings(references)
     was_training = model.training
     model.eval()
     with torch.inference_mode():

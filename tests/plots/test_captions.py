@@ -1,8 +1,11 @@
 """Attention over a picture: a panel a word, brighter where it is looked; a map alone where there is no picture."""
 
+from xml.etree import ElementTree
+
 import numpy as np
 
 from dragoman.plots.captions import SHADOW, Looked, draw_glimpses
+from dragoman.plots.charts import as_svg
 
 PICTURE = np.full((6, 9, 3), 200, dtype=np.uint8)
 SHARE = np.array([[0.0, 0.5, 0.25], [0.0, 0.25, 0.0]], dtype=np.float32)
@@ -34,6 +37,13 @@ def test_without_a_picture_the_shares_are_drawn_alone() -> None:
     [axes] = draw_glimpses([Looked(None, ["a"], [SHARE])]).axes
     [image] = axes.images
     assert np.array_equal(image.get_array(), SHARE)
+
+
+def test_a_word_is_shown_as_it_is_whatever_it_holds() -> None:
+    words = ["$_$", "bell\x01", "10 %"]
+    figure = draw_glimpses([Looked(PICTURE, words, [SHARE] * 3)])
+    ElementTree.fromstring(as_svg(figure))
+    assert [text.get_text() for text in figure.axes[0].texts] == ["", "$_$", "bell\\x01", "10 %"]
 
 
 def test_a_picture_of_which_nothing_was_said_is_shown() -> None:

@@ -57,3 +57,7 @@ def test_each_side_with_positions_of_its_own_has_a_panel() -> None:
         with torch.device("meta"):
             model = build_model(read_recipe(name), 13, 13)
         assert list(find_tables(model)) == (["positions"] if name == "base" else [])
+
+
+def test_a_model_may_be_called_anything() -> None:
+    as_svg(draw_tables({"r$_$x\x07": torch.eye(3)}))

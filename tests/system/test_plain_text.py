@@ -63,6 +63,19 @@ def test_text_is_scored_by_itself(counter: Path, run_dragoman: Run) -> None:
     done = run_dragoman("score", "run", "--target", "two.txt", cwd=counter)
     right, wrong = map(float, done.stdout.split())
     assert right > wrong + 1
+    done = run_dragoman("score", "run", "--source", "two.txt", "--target", "two.txt", cwd=counter)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: --source: has no use: the model learned from plain text")
+
+
+def test_an_evaluation_goes_on_from_the_first_half_of_each_line(counter: Path, run_dragoman: Run) -> None:
+    (counter / "test.txt").write_text("3456789012\n7890123456\n5678901235\n")  # the last one miscounts at its end
+    done = run_dragoman("evaluate", "run", "--target", "test.txt", "--output", "out.txt", "--json", cwd=counter)
+    assert done.returncode == 0, done.stderr
+    lines = (counter / "out.txt").read_text().split()
+    assert [line[:5] for line in lines] == ["34567", "78901", "56789"]
+    assert lines == [counting(int(line[0]), len(line)) for line in lines]
+    assert lines[2] != "5678901235"
 
 
 def test_there_are_no_steps_from_a_source_to_show(counter: Path, run_dragoman: Run) -> None:

@@ -74,6 +74,15 @@ def test_attention_is_that_of_the_layer_and_the_head(reverser: Path, tmp_path: P
         assert "&lt;s&gt;" in said if kind == "decoder" else "&lt;s&gt;" not in said
 
 
+def test_a_head_of_the_decoder_asks_with_what_was_read(reverser: Path, tmp_path: Path, call: Call) -> None:
+    for kind in ("decoder", "cross"):
+        ended = call("plot", "head", reverser, "--source", "12", "--target", "21", "--kind", kind)
+        assert (ended.code, ended.err) == (0, "wrote head.svg\n")
+        said = texts((tmp_path / "head.svg").read_text())
+        assert said.count("&lt;s&gt;") == {"decoder": 2 + 2 + 3 + 2, "cross": 2 + 3}[kind]
+        assert said.count("&lt;/s&gt;") == {"decoder": 0, "cross": 2 + 2}[kind]
+
+
 def test_one_word_is_looked_at_alone(reverser: Path, tmp_path: Path, call: Call) -> None:
     words = ("plot", "attention", reverser, "--source", "12", "--target", "4321", "--style", "lines")
     sizes = []
