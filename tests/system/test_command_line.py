@@ -287,7 +287,7 @@ def test_the_steps_lead_to_the_end_and_write_the_translation(reverser: Path, ask
 
 def test_help_and_version_do_not_wait_for_torch() -> None:
     commands = list(get_command(app).commands)  # type: ignore[attr-defined]
-    assert len(commands) == 9
+    assert len(commands) == 10
     script = f"""
 import sys
 from dragoman.cli import main
@@ -304,7 +304,7 @@ print(sorted({{"torch", "numpy", "matplotlib", "sentencepiece", "sacrebleu"}} & 
     said = done.stdout.splitlines()
     assert said[0] == f"dragoman {__version__}"
     assert said[-1] == "[]"
-    assert done.stdout.count("Usage: ") == 11
+    assert done.stdout.count("Usage: ") == 12
 
 
 def test_a_translation_is_scored_as_it_was_when_it_was_made(reverser: Path, reversals: Path, call: Call) -> None:
