@@ -49,7 +49,7 @@ class Refusal(JSONResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Whoever is still sending a body that is too large gets to see this answer."""
-        if self.status_code != 413:
+        if self.status_code != 413 or self.headers.get("connection") != "close":
             await super().__call__(scope, receive, send)
             return
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -169,6 +169,7 @@ async def _unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
     finally:
         task.cancel()
         departure.cancel()
+        await asyncio.gather(task, departure, return_exceptions=True)
 
 
 async def _departure(receive: Receive) -> None:

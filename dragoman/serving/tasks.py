@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from dragoman.data.vocabulary import Vocabulary
 from dragoman.decoding.sampling import Sampling
@@ -25,6 +25,7 @@ class Pair(NamedTuple):
     target: str
 
 
+@runtime_checkable
 class Task(Protocol):
     """Must be hashable, and answers each item without regard to the others."""
 
@@ -115,7 +116,7 @@ class Look:
             raise DataError("layer", f"this model has {len(layers)} of kind '{self.kind}', from 0, got {self.layer}")
         queries = maps.source_pieces if self.kind == "encoder" else maps.target_pieces
         keys = maps.read_pieces if self.kind == "decoder" else maps.source_pieces
-        weights = layers[self.layer].mul(10_000).round().div(10_000)  # four digits are more than an eye can see
+        weights = layers[self.layer].double().round(decimals=4)  # four digits are more than an eye can see
         return Maps(queries, keys, weights.tolist())
 
 
