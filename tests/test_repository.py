@@ -178,6 +178,7 @@ def test_the_documents_are_there() -> None:
         "docs/guides/training.md",
         "docs/guides/other-tasks.md",
         "docs/guides/plots.md",
+        "docs/guides/serving.md",
     }
 
 

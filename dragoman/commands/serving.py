@@ -74,10 +74,6 @@ def serve(
             translators[pair].translate(["1"])
         _begin_to_log()
         server = Server(translators, limits, known, Rate(rate) if rate else None, cors or [])
-        address, number = bound.getsockname()[:2]
-        shown = f"[{address}]" if ":" in address else address
-        pairs = ", ".join(f"{pair.source}-{pair.target}" for pair in translators)
-        logging.getLogger("dragoman.requests").info("serving %s on http://%s:%s", pairs, shown, number)
         if run(server, bound, proxy or []) == 2:
             raise KeyboardInterrupt
 

@@ -133,7 +133,7 @@ class Server:
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def _languages(self, request: Request, fields: Fields) -> Response:
-        accepted = request.headers.get("accept-language", "").split(",")
+        accepted = request.headers.get("accept-language", "").split(",", 10)[:10]
         locale = choose_locale([fields.get("lang", ""), *(each.partition(";")[0] for each in accepted)])
         return _json(
             [

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from dragoman.decoding.scoring import FEWEST_TOKENS
 from dragoman.decoding.translator import TOKENS_AT_ONCE, Translator
+from dragoman.errors import DragomanError
 from dragoman.serving.tasks import Pair, Task
 
 log = logging.getLogger("dragoman")
@@ -199,9 +200,10 @@ class Batcher:
         except Exception as error:
             if len(items) > 1:
                 return [self._run(task, [item])[0] for item in items]
-            # The message is left out: it might say what somebody wrote.
-            trace = "".join(traceback.format_tb(error.__traceback__))
-            log.error("%s in the models' thread\n%s", type(error).__name__, trace)
+            if not isinstance(error, DragomanError):  # which is whoever asked's mistake
+                # The message is left out: it might say what somebody wrote.
+                trace = "".join(traceback.format_tb(error.__traceback__))
+                log.error("%s in the models' thread\n%s", type(error).__name__, trace)
             return [error]
 
     def _deliver(self, batch: list[tuple[Order, Item]], results: Sequence[Any], tokens: int, seconds: float) -> None:

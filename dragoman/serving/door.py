@@ -6,7 +6,7 @@ import math
 import secrets
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from starlette.datastructures import MutableHeaders
@@ -89,7 +89,7 @@ class Guard:
                 fields = await read_fields(request, most_bytes)
                 if not is_open:
                     self.admit(request, fields)
-                return await _unless_gone(_awaited(answer(request, fields)), request.receive)
+                return await _unless_gone(answer(request, fields), request.receive)
             except Exception as error:
                 return Refusal(_refused(error))
 
@@ -158,24 +158,25 @@ def _refused(error: Exception) -> RequestError:
     return RequestError(500, "The server made a mistake; its log says more")
 
 
-async def _unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
+async def _unless_gone(work: Awaitable[T], receive: Receive) -> T:
     """Give up as soon as the client has left."""
-    task, departure = asyncio.create_task(work), asyncio.create_task(_departure(receive))
-    try:
-        await asyncio.wait({task, departure}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise RequestError(499, "the client has left")
-    finally:
+    task, has_left = asyncio.current_task(), False
+    assert task is not None
+
+    async def watch() -> None:
+        nonlocal has_left
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        has_left = True
         task.cancel()
-        departure.cancel()
-        await asyncio.gather(task, departure, return_exceptions=True)
 
-
-async def _departure(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _awaited(awaitable: Awaitable[T]) -> T:
-    return await awaitable
+    watching = asyncio.create_task(watch())
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not has_left:
+            raise
+        task.uncancel()
+        raise RequestError(499, "the client has left") from None
+    finally:
+        watching.cancel()

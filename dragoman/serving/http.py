@@ -20,7 +20,7 @@ STUCK_SECONDS = 10.0  # in which whoever reads an answer must have read some of 
 LEAVING_SECONDS = 1.0
 BACKLOG = 4096
 
-log = logging.getLogger("dragoman")
+requests_log = logging.getLogger("dragoman.requests")
 
 
 class Connection(HttpToolsProtocol):
@@ -111,6 +111,15 @@ class Process(uvicorn.Server):
         self._server = server
         self._closes_at: float | None = None
         self.signal: int | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the port, and say so once whoever reads it can come."""
+        await super().startup(sockets)
+        pairs = ", ".join(f"{pair.source}-{pair.target}" for pair in self._server.translators)
+        for opened in sockets or []:
+            address, number = opened.getsockname()[:2]
+            shown = f"[{address}]" if ":" in address else address
+            requests_log.info("serving %s on http://%s:%s", pairs, shown, number)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal: finish what was begun. The second: stop."""

@@ -7,9 +7,12 @@ import random
 import resource
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -50,6 +53,29 @@ async def post(running: Running, fields: dict[str, object], patience: float = 12
     return int(status.split()[1]), headers, content
 
 
+@contextmanager
+def asking_how_it_is(running: Running) -> Iterator[list[float]]:
+    """Seconds that /health takes meanwhile, shortest first, asked by a process that is not busy itself."""
+    script = f"""
+import http.client, sys, threading, time
+enough = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), enough.set()), daemon=True).start()
+connection = http.client.HTTPConnection({running.url.removeprefix("http://")!r}, timeout=60)
+while not enough.is_set():
+    begun = time.perf_counter()
+    connection.request("GET", "/health")
+    assert connection.getresponse().read()
+    print(time.perf_counter() - begun)
+    time.sleep(0.05)
+"""
+    waits: list[float] = []
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, text=True) as process:
+        time.sleep(1)
+        yield waits
+        waits += sorted(map(float, process.communicate()[0].split()))
+
+
 def slope(values: list[int]) -> float:
     """How much more the last third is than the middle one, as a share."""
     third = len(values) // 3
@@ -86,16 +112,12 @@ def test_nor_is_anything_else_that_can_be_made_of_it(fresh: Running) -> None:
 def test_ten_thousand_at_once_are_all_answered(fresh: Running) -> None:
     draw = random.Random(7)
     texts = ["".join(draw.choices("0123456789", k=draw.randint(3, 9))) for _ in range(10_000)]
-    peak, health = [fresh.memory()], []
+    peak = [fresh.memory()]
 
     async def watch() -> None:
-        async with httpx.AsyncClient(base_url=fresh.url, timeout=30) as client:
-            while True:
-                begun = time.perf_counter()
-                assert (await client.get("/health")).status_code == 200
-                health.append(time.perf_counter() - begun)
-                peak.append(fresh.memory())
-                await asyncio.sleep(0.2)
+        while True:
+            peak.append(fresh.memory())
+            await asyncio.sleep(0.1)
 
     async def work() -> list[tuple[int, dict[str, str], bytes]]:
         watching = asyncio.create_task(watch())
@@ -104,13 +126,14 @@ def test_ten_thousand_at_once_are_all_answered(fresh: Running) -> None:
         return list(found)
 
     begun = time.perf_counter()
-    answers = asyncio.run(work())
+    with asking_how_it_is(fresh) as waits:
+        answers = asyncio.run(work())
     counts = Counter(status for status, _, _ in answers)
     print(
         counts,
         f"{time.perf_counter() - begun:.1f} s",
         f"+{(max(peak) - peak[0]) / MEGABYTE:.0f} MB",
-        sorted(health)[-5:],
+        f"/health: {len(waits)} times, {waits[len(waits) // 2]:.3f} s, {waits[-1]:.3f} s at most",
     )
     assert set(counts) <= {200, 429, 503}
     assert counts[200] > 100
@@ -162,6 +185,7 @@ def test_five_hundred_slow_clients_disturb_nobody(fresh: Running) -> None:
         reader, writer = await asyncio.open_connection(*address_of(fresh))
         writer.write(starts[number % 2])
         end = asyncio.create_task(reader.read())
+        end.add_done_callback(asyncio.Task.exception)  # however it ended
         while not end.done() and time.perf_counter() - begun < 40:
             writer.write(b" " if number % 2 == 0 else b"t")
             await asyncio.sleep(1)
@@ -198,10 +222,11 @@ def test_a_reader_that_does_not_read_is_left(fresh: Running) -> None:
     files = len(list(folder.iterdir()))
     with connected(fresh) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        for _ in range(8):  # more than the kernel keeps for us
-            connection.sendall(head.encode() + body)
-        assert len(list(folder.iterdir())) > files
         begun = time.perf_counter()
+        with suppress(ConnectionResetError):  # if it is left already while it still sends
+            for _ in range(8):  # more than the kernel keeps for us
+                connection.sendall(head.encode() + body)
+            assert len(list(folder.iterdir())) > files
         while len(list(folder.iterdir())) > files:
             assert time.perf_counter() - begun < 40
             time.sleep(0.5)
