@@ -2,7 +2,7 @@
 
 The engine translates the sentences one batch after the other, as many at once as a batch of the server holds, in a
 process without a server. Each client of the server has one sentence under way and sends the next when it is answered.
-Untrained weights of the base model, unless a model is given, and 25 pieces forced by the length. Prints a table, then a
+Untrained weights of the base model, unless a model is given, write as many pieces as they may. Prints a table, then a
 JSON line.
 """
 
@@ -39,7 +39,7 @@ def make_model(folder: Path, recipe_name: str) -> Path:
     """A model folder with random weights, and a vocabulary of the words below."""
     recipe = read_recipe(recipe_name, ["decoding.extra=5"])
     lines = [" ".join(random.Random(n).choices(WORDS, k=15)) for n in range(2000)]
-    proto = train_vocabulary(lambda: lines, 200, "bpe", True)
+    proto = train_vocabulary(lambda: lines, 150, "bpe", True)
     torch.manual_seed(0)
     model = build_model(recipe, len(Vocabulary(proto)), len(Vocabulary(proto)))
     save_model(folder / "model", model, recipe, (Vocabulary(proto), Vocabulary(proto)), {"languages": ["en", "de"]})

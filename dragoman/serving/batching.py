@@ -117,28 +117,28 @@ class Batcher:
         finally:
             self._withdraw(order)
 
-    def seconds_ahead(self) -> float:
-        """How long what waits will take."""
-        return self.counts.tokens / self.counts.speed if self.counts.speed else 0.0
-
     def _enter(self, order: Order, tokens: int, seconds: float) -> None:
         with self._changed:
             # Whoever comes to an empty queue is let in: a limit on one request is not this one.
             if self.counts.tokens and self.counts.tokens + tokens > self.most_tokens:
-                raise OverloadError(self.seconds_ahead())
-            if self.seconds_ahead() > seconds:
-                raise OverloadError(self.seconds_ahead() - seconds)
+                raise OverloadError(self._seconds_for(self.counts.tokens))
+            # The others take turns with us: none has computed much more than we have when we are done.
+            ahead = self._seconds_for(min(self.counts.tokens, tokens * (self.counts.orders + 1)))
+            if ahead > seconds:
+                raise OverloadError(ahead - seconds)
             self._lines.setdefault(order.task, deque()).append(order)
             self.counts.tokens += tokens
             self.counts.orders += 1
             self._changed.notify()
+
+    def _seconds_for(self, tokens: int) -> float:
+        return tokens / self.counts.speed if self.counts.speed else 0.0
 
     def _withdraw(self, order: Order) -> None:
         with self._changed:
             if order.waiting:
                 self.counts.tokens -= sum(item.tokens for item in order.waiting)
                 self.counts.orders -= 1
-                order.waiting.clear()
                 line = self._lines.get(order.task)
                 if line and order in line:
                     line.remove(order)

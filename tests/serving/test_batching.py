@@ -97,16 +97,18 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(batcher: Batcher) -> No
         await until(lambda: batcher.counts.orders == 1)
         with pytest.raises(OverloadError):
             await batcher.ask(watched, ["3"], [101], 30.0)
-        batcher.counts.speed = 10.0
+        batcher.counts.speed = 1.0
         with pytest.raises(OverloadError) as error:
-            await batcher.ask(watched, ["3"], [1], 30.0)  # there would be room, but no answer in time
-        assert error.value.seconds == 900 / 10 - 30
+            await batcher.ask(watched, ["3"], [95], 30.0)  # there would be room, but no answer in time
+        assert error.value.seconds == 2 * 95 - 30
+        short = asyncio.create_task(batcher.ask(watched, ["4"], [5], 30.0))  # which will have its turn soon
+        await until(lambda: batcher.counts.orders == 2)
         watched.may_go_on.set()
-        await asyncio.gather(running, waiting)
+        await asyncio.gather(running, waiting, short)
 
     run(work())
     batcher.stop()
-    assert watched.batches == [["1"], ["2"]]
+    assert watched.batches == [["1"], ["2", "4"]]
 
 
 @pytest.mark.parametrize("how", ["cancelled", "too late"])
