@@ -37,8 +37,8 @@ HEADERS = {
 }
 
 
-# Of those whose text is to be cut and encoded so many are let through in a turn of the loop: otherwise /health waits for
-# all of 10,000 that come at once (docs/LOG.md, 2026-11-19).
+# Of those whose text is to be cut and encoded so many are let through in a turn of the loop: otherwise /health waits
+# for all of 10,000 that come at once (docs/LOG.md, 2026-11-19).
 CROWD = 16
 
 

@@ -147,7 +147,7 @@ def test_languages_have_names_in_the_language_one_wishes(client: httpx.Client) -
 
 
 def test_detection_tells_what_it_knows(client: httpx.Client) -> None:
-    found = client.post("/detect", data={"q": "Guten Abend, wo finde ich den Bahnhof?"}).json()
+    found = client.post("/detect", data={"q": "Guten Abend, wie komme ich zum Bahnhof?"}).json()
     assert found[0]["language"] == "de"
     assert [each["confidence"] for each in found] == sorted((each["confidence"] for each in found), reverse=True)
     assert client.post("/detect", json={"q": "12345"}).json() == [{"confidence": 0.0, "language": "en"}]
