@@ -79,8 +79,12 @@ class Guard:
             if not given:
                 raise RequestError(400, "Please contact the server operator to get an API key")
             if not isinstance(given, str) or not self.keys.allow(given):
+                self._count(client)  # nor may keys be guessed as often as one likes
                 raise RequestError(403, "Invalid API key")
             client = f"key {given}"
+        self._count(client)
+
+    def _count(self, client: str) -> None:
         if self.rate and (seconds := self.rate.seconds_to_wait(client)):
             message = f"Slowdown: {self.rate.per_minute} per 1 minute"
             raise RequestError(429, message, {"Retry-After": str(seconds)})

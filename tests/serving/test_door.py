@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dragoman.decoding.translator import Translator
 from dragoman.errors import ConfigError
 from dragoman.serving.app import Server
 from dragoman.serving.files import KEPT_BYTES, KEPT_SECONDS, Files
@@ -76,6 +77,10 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_back(new_server: NewS
             assert (await client.get("/languages")).status_code == 200
         async with inside(server, "192.0.2.8") as other:
             assert (await other.post("/detect", json=FIELDS)).status_code == 200
+        async with inside(new_server(rate=Rate(2), keys=Keys([SECRET]))) as client:
+            guesses = [await client.post("/detect", json=FIELDS | {"api_key": f"{n}"}) for n in range(3)]
+            assert [guess.status_code for guess in guesses] == [403, 403, 429]
+            assert (await client.post("/detect", json=FIELDS | {"api_key": SECRET})).status_code == 200
 
     run(work())
 
@@ -267,5 +272,23 @@ def test_a_client_that_leaves_takes_its_work_with_it(new_server: NewServer) -> N
         assert server.batcher.counts.tokens == server.batcher.counts.orders == 0
         assert "dragoman_cancelled_total 1.0" in server.metrics.text().decode()
         server.batcher.stop()
+
+    run(work())
+
+
+def test_a_pair_is_chosen_by_its_languages(translator: Translator) -> None:
+    async def work() -> None:
+        server = Server({Pair("en", "de"): translator, Pair("zh", "en"): translator}, Limits())
+        async with inside(server) as client:
+            languages = (await client.get("/languages")).json()
+            assert [(each["code"], each["targets"]) for each in languages] == [
+                ("en", ["de"]), ("zh-Hans", ["en"]), ("de", []),
+            ]  # fmt: skip
+            for source, target, status in (
+                ("en", "de", 200), ("zh-Hans", "EN", 200), ("zh", "en", 200), ("zh", "de", 400), ("auto", "en", 200),
+            ):  # fmt: skip
+                answer = await client.post("/translate", json=FIELDS | {"source": source, "target": target})
+                assert answer.status_code == status, (source, target)
+            assert answer.json()["detectedLanguage"] == {"confidence": 0.0, "language": "zh-Hans"}
 
     run(work())
