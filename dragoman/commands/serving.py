@@ -56,7 +56,9 @@ def serve(
         from dragoman.serving.http import bind, run
         from dragoman.serving.limits import Keys, Limits, Rate
     except ModuleNotFoundError as error:
-        raise ConfigError("serve", f"needs {error.name}", hint="pip install 'dragoman[serve]'") from None
+        raise ConfigError(
+            "serve", f"needs {str(error.name).partition('.')[0]}", hint="pip install 'dragoman[serve]'"
+        ) from None
     limits = Limits(characters, texts, alternatives, int(megabytes * (1 << 20)), queue, seconds)
     known = Keys.read(keys) if keys else None
     # Bound first, so that a port in use is told at once; it is opened when every model has been loaded and has spoken.

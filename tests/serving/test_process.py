@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -180,3 +181,15 @@ def test_a_model_that_cannot_serve_is_told_before_a_port_opens(
     assert "corrupt" in said(f"en:de={model}")
     assert "no such address" in said(reverser, "--host", "nowhere.invalid")
     assert "cannot be read" in said(reverser, "--keys", tmp_path / "absent")
+
+
+def test_without_the_extra_it_says_what_to_install(
+    reverser: Path,
+    call: Call,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    monkeypatch.delitem(sys.modules, "dragoman.serving.app")
+    ended = call("serve", reverser, "--port", "0")
+    assert ended.code == 2
+    assert ended.err == "error: serve: needs starlette\n\nhint: pip install 'dragoman[serve]'\n"
