@@ -29,6 +29,7 @@ from dragoman.decoding.translator import TOKENS_AT_ONCE, Translator
 from dragoman.recipe import read_recipe
 from dragoman.saved import build_model, save_model
 
+WARM_UP = 8  # sentences
 WORDS = (
     *("the", "a", "dog", "cat", "man", "woman", "house", "tree", "river", "runs", "sleeps", "sees", "finds"),
     *("on", "under", "near", "old", "young", "green", "red", "big", "small"),
@@ -53,7 +54,7 @@ def some_sentences(count: int) -> list[str]:
 
 def measure_engine(translator: Translator, sentences: list[str], clients: int) -> float:
     """Sentences a second when as many as there are clients are always at hand."""
-    translator.translate(sentences[:clients])
+    translator.translate(sentences[:WARM_UP])
     begun = time.perf_counter()
     for first in range(0, len(sentences), clients):
         translator.translate(sentences[first : first + clients])
@@ -106,7 +107,7 @@ def main() -> None:
         engine = measure_engine(translator, sentences, options.clients)
         process, url = serve(model, options.threads, Path(folder) / "log")
         try:
-            asyncio.run(measure_server(url, sentences[: options.clients], options.clients))
+            asyncio.run(measure_server(url, sentences[:WARM_UP], options.clients))
             server, waits = asyncio.run(measure_server(url, sentences, options.clients))
         finally:
             process.terminate()
