@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from dragoman import __version__
-from dragoman.commands import carrying, making, plotting, studying, using
+from dragoman.commands import carrying, making, plotting, serving, studying, using
 from dragoman.errors import ConfigError, DragomanError, RunError
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ for command in (
     using.evaluate,
     making.average,
     using.inspect,
+    serving.serve,
     making.demo,
 ):
     app.command()(command)

@@ -180,6 +180,7 @@ def test_the_documents_are_there() -> None:
         "docs/guides/plots.md",
         "docs/guides/studies.md",
         "docs/guides/exports.md",
+        "docs/guides/serving.md",
     }
 
 

@@ -43,7 +43,10 @@ COMMANDS = {
     'dragoman plot attention runs/mine --source "Two dogs run." --style lines': "",
     "dragoman plot architecture": "",
 }
-ELSEWHERE = {"dragoman demo": "tests/system/test_demo.py runs it"}
+ELSEWHERE = {
+    "dragoman demo": "tests/system/test_demo.py runs it",
+    "dragoman serve runs/mine": "tests/serving/ run it",
+}
 
 
 def commands(text: str) -> list[str]:

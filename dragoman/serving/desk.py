@@ -1,0 +1,207 @@
+"""What the server does with a request once it is read and let in: from fields to an answer."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from dragoman.decoding.translator import Translator
+from dragoman.serving.batching import Batcher
+from dragoman.serving.documents import Document, Format
+from dragoman.serving.fields import (
+    check_length,
+    read_alternatives,
+    read_flag,
+    read_format,
+    read_integer,
+    read_kind,
+    read_pair,
+    read_text,
+    read_texts,
+)
+from dragoman.serving.files import FORMATS, Files
+from dragoman.serving.languages import Languages, outward_code
+from dragoman.serving.limits import Limits
+from dragoman.serving.metrics import Metrics
+from dragoman.serving.reading import Fields, RequestError, Upload
+from dragoman.serving.tasks import Align, Answer, Link, Look, Maps, Pair, Rate, Task, Translate
+
+MUCH_TEXT = 20_000  # characters that are cut into sentences elsewhere, so that nobody else waits for it
+UNKNOWN = [("en", 0.0)]  # what LibreTranslate says of a text that is in no language
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What became of one text."""
+
+    document: Document
+    answers: list[Answer]
+
+    @property
+    def text(self) -> str:
+        """Its translation."""
+        return self.document.best(self.answers)
+
+    @property
+    def score(self) -> float:
+        """The mean of its sentences' scores."""
+        return sum(answer.score for answer in self.answers) / max(1, len(self.answers))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What had to be mended, once each."""
+        return list(dict.fromkeys(warning for answer in self.answers for warning in answer.warnings))
+
+
+class Desk:
+    """Takes fields, asks the batcher, and says what LibreTranslate would."""
+
+    def __init__(self, batcher: Batcher, languages: Languages, limits: Limits, metrics: Metrics, files: Files) -> None:
+        self.batcher = batcher
+        self.languages = languages
+        self.limits = limits
+        self.metrics = metrics
+        self.files = files
+
+    async def translate(self, fields: Fields) -> Json:
+        """`/translate`, with `scores`, `alignment` and `warnings` beside what the contract has."""
+        texts = read_texts(fields, "q", self.limits)
+        format = read_format(fields)
+        alternatives = read_alternatives(fields, self.limits.alternatives)
+        pair, confidence = read_pair(fields, self.languages, max(texts, key=len))
+        told = await self._tell(texts, format, Translate(pair, alternatives + 1), self.limits.seconds)
+        answer: dict[str, list[Any]] = {"translatedText": [each.text for each in told]}
+        if confidence is not None:
+            answer["detectedLanguage"] = [{"confidence": confidence, "language": outward_code(pair.source)}] * len(told)
+        if alternatives:
+            answer["alternatives"] = [each.document.others(each.answers, alternatives) for each in told]
+        if read_flag(fields, "scores"):
+            answer["scores"] = [each.score for each in told]
+        if read_flag(fields, "alignment"):
+            if format == "html":
+                raise RequestError(400, "Invalid request: alignment is of plain text")
+            answer["alignment"] = await self._align(pair, told)
+        if any(each.warnings for each in told):
+            answer["warnings"] = [each.warnings for each in told]
+            self.metrics.warnings.inc(sum(bool(each.warnings) for each in told))
+        is_list = isinstance(fields["q"], list)
+        return {name: values if is_list else values[0] for name, values in answer.items()}
+
+    async def translate_file(self, fields: Fields) -> str:
+        """`/translate_file`: the name that the translated file is kept under."""
+        file = fields.get("file")
+        if not isinstance(file, Upload):
+            raise RequestError(400, "Invalid request: missing file parameter")
+        if not file.name or not file.content:
+            raise RequestError(400, "Invalid request: empty file")
+        suffix = PurePath(file.name).suffix.lower()
+        if suffix not in FORMATS:
+            raise RequestError(400, "Invalid request: file format not supported")
+        try:
+            text = file.content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise RequestError(400, "Invalid request: file should be UTF-8") from None
+        pair, _ = read_pair(fields, self.languages, text[: self.limits.characters])
+        (told,) = await self._tell([text], FORMATS[suffix], Translate(pair, 1), self.limits.file_seconds)
+        return self.files.keep(told.text.encode(), suffix)
+
+    async def detect(self, fields: Fields) -> list[Json]:
+        """`/detect`."""
+        text = check_length(read_text(fields, "q"), self.limits)
+        found = self.languages.detect(text) or UNKNOWN
+        return [{"confidence": percent, "language": outward_code(code)} for code, percent in found]
+
+    async def score(self, fields: Fields) -> Json:
+        """`/score`: how likely the model finds given translations."""
+        sources = read_texts(fields, "q", self.limits)
+        targets = read_texts(fields, "translation", self.limits)
+        if len(sources) != len(targets):
+            raise RequestError(400, f"Invalid request: {len(sources)} texts in q, {len(targets)} in translation")
+        pair, _ = read_pair(fields, self.languages, sources[0])
+        scores = await self._ask_of_pairs(Rate(pair), list(zip(sources, targets, strict=True)))
+        alpha = self._translator(pair).decoding.alpha
+        answer = {
+            "scores": [each.normalised(alpha) for each in scores],
+            "logProbabilities": [each.log_probability for each in scores],
+            "pieces": [each.pieces for each in scores],
+        }
+        return {name: values if isinstance(fields["q"], list) else values[0] for name, values in answer.items()}
+
+    async def attention(self, fields: Fields) -> Json:
+        """`/attention`: every head of one layer and kind, of a translation that is given or our own."""
+        text = check_length(read_text(fields, "q"), self.limits)
+        kind = read_kind(fields)
+        layer = read_integer({"layer": fields.get("layer", 0)}, "layer")
+        pair, _ = read_pair(fields, self.languages, text)
+        if fields.get("translation"):
+            translation = check_length(read_text(fields, "translation"), self.limits)
+        else:
+            (answer,) = await self._ask(Translate(pair, 1), [text], self.limits.seconds)
+            translation = answer.texts[0]
+        maps: Maps
+        (maps,) = await self._ask_of_pairs(Look(pair, kind, layer), [(text, translation)])
+        return {"translatedText": translation, "kind": kind, "layer": layer, **maps._asdict()}
+
+    async def _tell(self, texts: Sequence[str], format: Format, task: Translate, seconds: float) -> list[Told]:
+        if sum(map(len, texts)) > MUCH_TEXT:
+            documents = await asyncio.to_thread(lambda: [Document.of(text, format) for text in texts])
+        else:
+            documents = [Document.of(text, format) for text in texts]
+        sentences = [sentence for document in documents for sentence in document.sentences]
+        answers = iter(await self._ask(task, sentences, seconds))
+        return [Told(document, [next(answers) for _ in document.sentences]) for document in documents]
+
+    async def _align(self, pair: Pair, told: Sequence[Told]) -> list[list[Json]]:
+        """Links of words over whole texts, as spans of characters."""
+        items = [
+            (sentence, answer.texts[0])
+            for each in told
+            for sentence, answer in zip(each.document.sentences, each.answers, strict=True)
+        ]
+        links: Any = iter(await self._ask_of_pairs(Align(pair), items))
+        found = []
+        for each in told:
+            places = zip(
+                each.document.starts(each.document.sentences),
+                each.document.starts([answer.texts[0] for answer in each.answers]),
+                strict=True,
+            )
+            found.append([_moved(link, *place) for place in places for link in next(links)])
+        return found
+
+    async def _ask_of_pairs(self, task: Task, items: Sequence[tuple[str, str]]) -> list[Any]:
+        longest = self._translator(task.pair).longest
+        tokens = self._tokens(task.pair, [source for source, _ in items])
+        if max(tokens, default=0) > longest:
+            raise RequestError(
+                400, f"Invalid request: a text of {max(tokens)} pieces is more than the model's {longest}"
+            )
+        return await self.batcher.ask(task, items, tokens, self.limits.seconds)
+
+    async def _ask(self, task: Translate, sentences: Sequence[str], seconds: float) -> list[Answer]:
+        if sum(map(len, sentences)) > MUCH_TEXT:
+            tokens = await asyncio.to_thread(self._tokens, task.pair, sentences)
+        else:
+            tokens = self._tokens(task.pair, sentences)
+        if (total := sum(tokens)) > self.limits.tokens:
+            message = f"Invalid request: request ({total} pieces) exceeds text limit ({self.limits.tokens})"
+            raise RequestError(413, message)
+        return await self.batcher.ask(task, sentences, tokens, seconds)
+
+    def _tokens(self, pair: Pair, sentences: Sequence[str]) -> list[int]:
+        # Of the translator only its vocabulary is touched here, which anybody may read; the rest is the batcher's.
+        return [len(ids) + 1 for ids in self._translator(pair).encode(sentences)]
+
+    def _translator(self, pair: Pair) -> Translator:
+        return self.batcher.translators[pair]
+
+
+def _moved(link: Link, source: int, target: int) -> Json:
+    spans: Mapping[str, tuple[int, int]] = {
+        "source": (link.source[0] + source, link.source[1] + source),
+        "target": (link.target[0] + target, link.target[1] + target),
+    }
+    return {**spans, "weight": link.weight}
