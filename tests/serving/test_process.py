@@ -180,6 +180,8 @@ def test_a_model_that_cannot_serve_is_told_before_a_port_opens(
         file.write(b"\x00")
     assert "corrupt" in said(f"en:de={model}")
     assert "no such address" in said(reverser, "--host", "nowhere.invalid")
+    assert call("export", reverser, "--format", "ctranslate2", "--out", tmp_path / "converted").code == 0
+    assert "a converted copy shows no attention" in said(tmp_path / "converted", "--engine", "ctranslate2")
     assert "cannot be read" in said(reverser, "--keys", tmp_path / "absent")
 
 
