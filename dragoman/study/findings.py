@@ -9,13 +9,11 @@ from typing import Any
 from dragoman.evaluation.metrics import Metric
 from dragoman.plots.charts import COLOURS, Line, as_svg, draw_lines, drawing
 from dragoman.study.report import Cell, Figure, Part, Report, Table
+from dragoman.study.student import student
 from dragoman.study.trial import Result
 from dragoman.study.trials import Outcome, Plan
 from dragoman.training.journal import read_journal
 
-# Student's t for an interval of 95 %, with 1, 2, ... degrees of freedom.
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-MOST_SEEDS = len(STUDENT) + 1
 # What a trial costs, by the number of its result and the unit it is shown in.
 COSTS = {
     "parameters, M": ("parameters", 1e6),
@@ -74,7 +72,7 @@ class Finding:
 def over_seeds(values: Sequence[float]) -> Estimate:
     """The mean of several, and its interval by Student's t."""
     mean = statistics.fmean(values)
-    reach = STUDENT[len(values) - 2] * statistics.stdev(values) / math.sqrt(len(values))
+    reach = student(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     return Estimate(mean, mean - reach, mean + reach)
 
 
