@@ -108,6 +108,9 @@ def choose(names: Sequence[str], only: Sequence[str]) -> list[str]:
 def run_study(plan: Plan, recipes: dict[str, Recipe], console: Console) -> Outcome:
     """Run the trials of some recipes, each with every seed, but for those that are done."""
     data = open_data(plan.data)
+    if data.manifest.config.get("plain"):
+        hint = "a study translates; prepare two sides of text"
+        raise DataError(plan.data, "is plain text, without a source", hint=hint)
     sources, references, test = _test_text(plan, data)
     conditions = Conditions(
         plan.study,

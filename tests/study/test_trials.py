@@ -12,8 +12,9 @@ import pytest
 import torch
 from rich.console import Console
 
+from dragoman.data.prepare import Corpus, DataConfig, prepare
 from dragoman.data.store import open_data
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DataError
 from dragoman.recipe import Recipe, read_recipe
 from dragoman.study.trial import LOG, MODEL, RESULT, RUNS, TRANSLATIONS, read_result
 from dragoman.study.trials import Outcome, Plan, choose, run_study, trials_of
@@ -112,6 +113,15 @@ def test_every_trial_runs_once_before_any_runs_again(reversals: Path) -> None:
 def test_a_test_text_has_two_sides(reversals: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--source and --target: only one"):
         run(plan(reversals, tmp_path / "study", target=None), RECIPES)
+    assert not (tmp_path / "study").exists()
+
+
+def test_plain_text_has_no_source_to_translate(reversals: Path, tmp_path: Path) -> None:
+    train, valid = (Corpus([], [reversals / f"{name}.rev"]) for name in ("train", "valid"))
+    config = DataConfig(vocabulary=11, algorithm="bpe", plain=True)
+    prepare(train, valid, (None, "de"), config, tmp_path / "plain", lambda text: None)
+    with pytest.raises(DataError, match="is plain text, without a source"):
+        run(plan(reversals, tmp_path / "study", data=tmp_path / "plain"), RECIPES)
     assert not (tmp_path / "study").exists()
 
 
