@@ -52,11 +52,16 @@ class Finding:
     failures: Sequence[str]
 
     @property
+    def scores(self) -> list[float]:
+        """BLEU of every seed."""
+        return [each.bleu.score for each in self.results]
+
+    @property
     def bleu(self) -> Estimate | None:
         """Its interval is that of the mean over seeds or, of a single seed, the bootstrap's."""
         if len(self.results) == 1:
             return Estimate.of(self.results[0].bleu)
-        return over_seeds([each.bleu.score for each in self.results]) if self.results else None
+        return over_seeds(self.scores) if self.results else None
 
     @property
     def score(self) -> str | None:

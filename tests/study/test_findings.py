@@ -12,7 +12,7 @@ from dragoman.errors import ConfigError
 from dragoman.evaluation.metrics import Metric
 from dragoman.recipe import Recipe, read_recipe
 from dragoman.study import modern, norms, systems, table3
-from dragoman.study.findings import Estimate, over_seeds
+from dragoman.study.findings import over_seeds
 from dragoman.study.table3 import GROUPS, PAPER, Verdict, orderings, recipes, scaled, verdict
 from dragoman.study.trial import RUN, RUNS, TRANSLATIONS, Conditions, Result
 from dragoman.study.trials import Outcome, Plan, Trial
@@ -20,8 +20,9 @@ from dragoman.study.variants import read_variant
 from tests.paper.test_table3 import TABLE
 
 
-def around(mean: float, reach: float = 0.1) -> Estimate:
-    return Estimate(mean, mean - reach, mean + reach)
+def around(mean: float, reach: float = 0.1) -> list[float]:
+    """Three seeds."""
+    return [mean - reach, mean, mean + reach]
 
 
 def test_the_interval_over_seeds_is_students() -> None:
@@ -30,11 +31,21 @@ def test_the_interval_over_seeds_is_students() -> None:
     assert over_seeds([4.0, 5.0]).low == pytest.approx(4.5 - 12.706 / 2)
 
 
-def test_verdicts_ask_whether_intervals_meet() -> None:
+def test_verdicts_ask_whether_means_differ_beyond_chance() -> None:
     assert verdict(around(20.0), around(21.0)) == "holds"
     assert verdict(around(20.0), around(20.1)) == "leans so"
     assert verdict(around(20.1), around(20.0)) == "leans against"
     assert verdict(around(21.0), around(20.0)) == "reversed"
+    # The two intervals meet, 20.0 and 20.3 with 0.25 to each side, but the difference is beyond chance.
+    assert over_seeds(around(20.0)).high > over_seeds(around(20.3)).low
+    assert verdict(around(20.0), around(20.3)) == "holds"
+
+
+def test_one_seed_claims_no_significance_and_equal_scores_say_nothing() -> None:
+    assert verdict([5.0], [25.0]) == verdict([5.0], around(25.0)) == "leans so"
+    assert verdict([25.0], [5.0]) == "leans against"
+    assert verdict([0.0], [0.0]) is verdict([0.0, 0.0], [0.0, 0.0]) is None
+    assert verdict([0.0, 0.0], [0.1, 0.1]) == "leans so"  # nothing varies: there is nothing to compare with
 
 
 def test_what_is_just_as_the_paper_has_it_holds_throughout() -> None:
@@ -56,6 +67,8 @@ def test_perplexities_are_compared_the_other_way_round() -> None:
     assert (same.bleu, same.perplexity, other.perplexity) == ("holds", True, False)
     [unknown] = orderings(ours)
     assert unknown.perplexity is None
+    [equal] = orderings(ours, {"base": 4.0, "d-smoothing-0.0": 4.0})
+    assert equal.perplexity is None
 
 
 def test_every_row_of_the_table_is_printed_and_in_a_group() -> None:
