@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -26,12 +25,23 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.report import text_sha256
 from dragoman.recipe import Recipe
 from dragoman.saved import RECIPE, read_recipe_file
-from dragoman.study.trial import FAILED, LOG, RUN, RUNS, STUDY, TEST, Conditions, Result, last_step, read_result
+from dragoman.study.display import Display
+from dragoman.study.trial import (
+    FAILED,
+    LOG,
+    RUN,
+    RUNS,
+    STUDY,
+    TEST,
+    Conditions,
+    Result,
+    read_conditions,
+    read_result,
+)
 from dragoman.training.checkpoints import LOCK, locked
 from dragoman.training.loop import stop_request
 
 POLL = 0.1  # seconds between looks at the trials
-SECONDS_BETWEEN_LINES = 15.0  # where stderr is no terminal
 
 
 @dataclass(frozen=True)
@@ -162,14 +172,12 @@ def _check_folder(out: Path) -> None:
 
 
 def _agree(out: Path, conditions: Conditions) -> None:
-    if not (out / STUDY).exists():
+    found = read_conditions(out)
+    if found is None:
         return
-    before = json.loads((out / STUDY).read_text(encoding="utf-8"))
-    new = asdict(conditions)
+    before, new = asdict(found), asdict(conditions)
     same = ("study", "data_sha256", "test_sha256", "average")  # the texts may stand elsewhere now
-    changed = [
-        f"'{name}' was {before.get(name)!r}, got {new[name]!r}" for name in same if before.get(name) != new[name]
-    ]
+    changed = [f"'{name}' was {before[name]!r}, got {new[name]!r}" for name in same if before[name] != new[name]]
     if changed:
         raise ConfigError(out, "\n".join(changed), hint="a study goes on as it began; choose another --out")
 
@@ -194,7 +202,7 @@ def _run_all(plan: Plan, trials: Sequence[Trial], console: Console) -> tuple[int
     waiting = [trial for trial in trials if read_result(plan.out / RUNS / trial.label) is None]
     total, failures, asked = len(trials), dict[str, str](), False
     console.out(f"{total - len(waiting)} of {total} trials are done, {plan.at_once} at once", highlight=False)
-    with stop_request() as stopped_by, _no_orphans() as running, _Display(console) as display:
+    with stop_request() as stopped_by, _no_orphans() as running, Display(console) as display:
         while running or (waiting and not stopped_by()):
             while waiting and len(running) < plan.at_once and not stopped_by():
                 trial = waiting.pop(0)
@@ -257,40 +265,3 @@ def _no_orphans() -> Iterator[dict[str, "subprocess.Popen[bytes]"]]:
         for process in running.values():
             with process:
                 process.kill()
-
-
-class _Display:
-    """Says what happens: on a terminal in one line that changes, elsewhere now and then."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._status = console.status("starting") if console.is_terminal else None
-        self._shown = time.monotonic()
-
-    def __enter__(self) -> "_Display":
-        if self._status:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        if self._status:
-            self._status.stop()
-
-    def say(self, text: str) -> None:
-        """A line that stays."""
-        self._console.out(text, highlight=False)
-
-    def show(self, runs: Path, labels: Sequence[str], done: int, total: int) -> None:
-        """Where the trials stand."""
-        if time.monotonic() - self._shown < (1.0 if self._status else SECONDS_BETWEEN_LINES):
-            return
-        self._shown = time.monotonic()
-        steps = {label: last_step(runs / label) for label in labels}
-        standing = [
-            f"{label} step {step['step']:,} loss {step['loss']:.2f}" if step else label for label, step in steps.items()
-        ]
-        text = f"{done} of {total} done; {', '.join(standing)}"
-        if self._status:
-            self._status.update(text)
-        else:
-            self.say(text)

@@ -1,6 +1,7 @@
 """The trials of a study: each done once, side by side as one by one, and none of them ends the others."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from dragoman.data.prepare import Corpus, DataConfig, prepare
 from dragoman.data.store import open_data
 from dragoman.errors import ConfigError, DataError
 from dragoman.recipe import Recipe, read_recipe
-from dragoman.study.trial import LOG, MODEL, RESULT, RUNS, TRANSLATIONS, read_result
+from dragoman.study.trial import LOG, MODEL, RESULT, RUNS, STUDY, TRANSLATIONS, read_result
 from dragoman.study.trials import Outcome, Plan, choose, run_study, trials_of
 from dragoman.training.journal import read_journal
 from tests.system.conftest import Call, call
@@ -101,6 +102,15 @@ def test_a_trial_keeps_its_recipe_and_a_study_its_conditions(done: Outcome, reve
     (tmp_path / "letters" / "dear.txt").touch()
     with pytest.raises(ConfigError, match="not a study's folder"):
         run(plan(reversals, tmp_path / "letters"), RECIPES)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"study": "test"}', '{"averaged": "all"}'])
+def test_what_no_study_wrote_is_named_not_read(done: Outcome, reversals: Path, tmp_path: Path, text: str) -> None:
+    shutil.copytree(done.folder, tmp_path / "study")
+    for damaged in (tmp_path / "study" / RUNS / "plain-seed0" / RESULT, tmp_path / "study" / STUDY):
+        damaged.write_text(text)
+        with pytest.raises(ConfigError, match=f"{damaged.name}: not what a study writes"):
+            run(plan(reversals, tmp_path / "study"), {"plain": RECIPES["plain"]})
 
 
 def test_every_trial_runs_once_before_any_runs_again(reversals: Path) -> None:
