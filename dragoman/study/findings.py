@@ -198,6 +198,13 @@ def setting(plan: Plan, outcome: Outcome) -> list[str]:
     ]
     if test == "validation split":
         lines.append("No test text was given: the scores are those of the data's validation split.")
+    results = [(trial, outcome.results.get(trial.label)) for trial in outcome.trials]
+    cold = [trial.label for trial, result in results if result and trial.still_warms_up(result.steps)]
+    if cold:
+        lines.append(
+            f"Ended inside the warm-up, before the learning rate reached its peak: {', '.join(cold)}. Such a score "
+            "says little; a shorter training.warmup or more training mends it."
+        )
     return lines
 
 

@@ -80,6 +80,10 @@ class Trial:
         """What its folder is called."""
         return f"{self.name}-seed{self.recipe.training.seed}"
 
+    def still_warms_up(self, steps: int) -> bool:
+        """Whether the learning rate has not reached its peak after so many."""
+        return steps < self.recipe.training.warmup
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -132,6 +136,7 @@ def run_study(plan: Plan, recipes: dict[str, Recipe], console: Console) -> Outco
     )
     trials = trials_of(recipes, plan.seeds, data)
     _check_folder(plan.out)
+    _warn_of_warm_up(trials, console)
     with locked(plan.out):
         _agree(plan.out, conditions)
         replace_file(plan.out / STUDY, json.dumps(asdict(conditions)))
@@ -151,6 +156,13 @@ def trials_of(recipes: dict[str, Recipe], seeds: int, data: Data) -> list[Trial]
         for seed in range(seeds)
         for name, recipe in recipes.items()
     ]
+
+
+def _warn_of_warm_up(trials: Sequence[Trial], console: Console) -> None:
+    never_warm = [each.name for each in trials if (steps := each.recipe.training.steps) and each.still_warms_up(steps)]
+    if never_warm:
+        said = "warm-up is longer than the budget in steps (set training.warmup)"
+        console.out(f"{said}: {', '.join(dict.fromkeys(never_warm))}", highlight=False)
 
 
 def _test_text(plan: Plan, data: Data) -> tuple[list[str], list[str], str]:

@@ -12,7 +12,7 @@ from dragoman.errors import ConfigError
 from dragoman.evaluation.metrics import Metric
 from dragoman.recipe import Recipe, read_recipe
 from dragoman.study import modern, norms, systems, table3
-from dragoman.study.findings import over_seeds
+from dragoman.study.findings import over_seeds, setting
 from dragoman.study.table3 import GROUPS, PAPER, Verdict, orderings, recipes, scaled, verdict
 from dragoman.study.trial import RUN, RUNS, TRANSLATIONS, Conditions, Result
 from dragoman.study.trials import Outcome, Plan, Trial
@@ -176,6 +176,12 @@ def test_the_report_of_table3_puts_the_papers_numbers_beside_ours(tmp_path: Path
     )
     assert report.results["orderings"][0]["bleu"] in get_args(Verdict)
     assert len(report.results["trials"]) == 3
+
+
+def test_a_trial_that_ended_inside_its_warm_up_is_named(tmp_path: Path) -> None:
+    chosen = {"cold": read_recipe("tiny", ["training.warmup=12"]), "warm": read_recipe("tiny", ["training.warmup=11"])}
+    lines = setting(plan(tmp_path), outcome(tmp_path, chosen, {name: [20.0] for name in chosen}))
+    assert [line for line in lines if "its peak: cold-seed0. Such a score says little" in line]
 
 
 def test_the_report_of_systems_tells_scores_by_length(tmp_path: Path) -> None:

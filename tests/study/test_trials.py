@@ -120,6 +120,18 @@ def test_every_trial_runs_once_before_any_runs_again(reversals: Path) -> None:
     assert trials[0].recipe.data.vocabulary == 11  # the data's own, whatever the recipe says
 
 
+def test_a_warm_up_beyond_the_budget_is_told_before_anything_runs(
+    reversals: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = plan(reversals, tmp_path / "study", seeds=2)
+    (tmp_path / "study" / RUNS).mkdir(parents=True)
+    (tmp_path / "study" / STUDY).write_text("[]")  # which ends it before anything is trained
+    rows = {"warm": recipe("training.warmup=5"), "cold": recipe("training.warmup=7")}
+    with pytest.raises(ConfigError, match="not what a study writes"):
+        run(planned, rows)
+    assert capsys.readouterr().err == "warm-up is longer than the budget in steps (set training.warmup): cold\n"
+
+
 def test_a_test_text_has_two_sides(reversals: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--source and --target: only one"):
         run(plan(reversals, tmp_path / "study", target=None), RECIPES)
