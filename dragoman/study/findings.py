@@ -187,13 +187,14 @@ def setting(plan: Plan, outcome: Outcome) -> list[str]:
     days = sorted({each.finished[:10] for each in done})
     seconds = sum(each.training_seconds for each in done)
     translating = sum(each.translating_seconds for each in done)
-    memory = f"the mean of the last {plan.average} checkpoints" if plan.average > 1 else "the last checkpoint"
+    counts = " or ".join(map(str, sorted({len(each.averaged) for each in done})))
+    scored = "the last checkpoint" if counts == "1" else f"the mean of its last {counts} checkpoints"
     test = outcome.conditions.test
     lines = [
         f"{len(done)} of {len(outcome.trials)} trials, up to {plan.at_once} at once on {hardware}, torch {versions}, "
         f"{' to '.join(days[:1] + days[-1:] if len(days) > 1 else days)}. Training took {seconds:,.0f} device-seconds "
         f"and {sum(each.tokens for each in done):,} target tokens in all, translating {translating:,.0f} s.",
-        f"Scored on {len(outcome.sources):,} sentences ({test}), each trial by {memory}; data {plan.data} "
+        f"Scored on {len(outcome.sources):,} sentences ({test}), each trial by {scored}; data {plan.data} "
         f"({outcome.conditions.data_sha256[:12]}).",
     ]
     if test == "validation split":

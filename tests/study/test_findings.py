@@ -1,6 +1,7 @@
 """What studies make of numbers: intervals, orderings, buckets, and reports that hold what was found."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import get_args
@@ -176,6 +177,13 @@ def test_the_report_of_table3_puts_the_papers_numbers_beside_ours(tmp_path: Path
     )
     assert report.results["orderings"][0]["bleu"] in get_args(Verdict)
     assert len(report.results["trials"]) == 3
+
+
+def test_what_was_averaged_is_said_from_the_results(tmp_path: Path) -> None:
+    found = outcome(tmp_path, {"one": read_recipe("tiny")}, {"one": [20.0, 21.0]})  # of five wanted there was one
+    assert [line for line in setting(plan(tmp_path), found) if "each trial by the last checkpoint;" in line]
+    found.results["one-seed1"] = replace(found.results["one-seed1"], averaged=[7, 11])
+    assert [line for line in setting(plan(tmp_path), found) if "by the mean of its last 1 or 2 checkpoints;" in line]
 
 
 def test_a_trial_that_ended_inside_its_warm_up_is_named(tmp_path: Path) -> None:
