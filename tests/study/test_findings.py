@@ -211,6 +211,17 @@ def test_the_report_of_modern_parts_has_a_picture_of_each_family(tmp_path: Path)
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
+def test_averaged_statistics_of_a_batch_norm_are_told(tmp_path: Path) -> None:
+    chosen = norms.recipes(["layer-after", "batch-after"], [])
+    found = outcome(tmp_path, chosen, {name: [20.0] for name in chosen})
+    warning = "not the statistics of the averaged model"
+    for averaged, name, is_told in (([11], "batch", False), ([7, 11], "layer", False), ([7, 11], "batch", True)):
+        one = replace(found.results[f"{name}-after-seed0"], averaged=averaged)
+        text = norms.make_report(plan(tmp_path), replace(found, results={f"{name}-after-seed0": one})).markdown()
+        assert (warning in text) == is_told
+        assert "a position is influenced by later ones" in text
+
+
 def test_batch_and_layer_norm_stand_side_by_side() -> None:
     # A channel's mean is 3 or 4, its variance 8/3, and 2 / sqrt(8/3) = 1.2247; a position is 1/2 off its mean.
     assert norms.side_by_side().rows == [
