@@ -73,11 +73,14 @@ class Ordering:
     perplexity: bool | None  # whether the means lie the same way; None where the paper's or ours are equal
 
 
-def recipes(only: Sequence[str], overrides: Sequence[str], scale: float = 1.0) -> dict[str, Recipe]:
+def recipes(only: Sequence[str], overrides: Sequence[str]) -> dict[str, Recipe]:
     """The rows that are wanted; an override leaves alone what a row is about."""
-    rows = {name: read_variant(f"table3/{name}", "table3/base", overrides) for name in choose(list(PAPER), only)}
-    if scale != 1:
-        rows = {name: scaled(recipe, scale) for name, recipe in rows.items()}
+    return {name: read_variant(f"table3/{name}", "table3/base", overrides) for name in choose(list(PAPER), only)}
+
+
+def at_scale(recipes: Mapping[str, Recipe], scale: float) -> dict[str, Recipe]:
+    """The rows with layers and widths times a factor; no two of them may become the same."""
+    rows = {name: scaled(recipe, scale) for name, recipe in recipes.items()}
     for (one, first), (other, second) in combinations(rows.items(), 2):
         if first.model == second.model and first.training.smoothing == second.training.smoothing:
             hint = "leave one out with --only, or choose another scale"

@@ -14,10 +14,10 @@ from dragoman.evaluation.metrics import Metric
 from dragoman.recipe import Recipe, read_recipe
 from dragoman.study import modern, norms, systems, table3
 from dragoman.study.findings import over_seeds, setting
-from dragoman.study.table3 import GROUPS, PAPER, Verdict, orderings, recipes, scaled, verdict
+from dragoman.study.table3 import GROUPS, PAPER, Verdict, at_scale, orderings, recipes, scaled, verdict
 from dragoman.study.trial import RUN, RUNS, TRANSLATIONS, Conditions, Result
 from dragoman.study.trials import Outcome, Plan, Trial
-from dragoman.study.variants import read_variant
+from dragoman.study.variants import left_alone, read_variant
 from tests.paper.test_table3 import TABLE
 
 
@@ -92,15 +92,29 @@ def test_an_override_leaves_alone_what_a_row_is_about() -> None:
     assert read_variant("modern/swiglu", "systems/transformer", ["model.hidden=64"]).model.hidden == 680
 
 
+def test_what_was_left_alone_is_said_with_its_trials() -> None:
+    words = ["model.dropout=0.3", "model.layers=3", "training.minutes=0.5"]
+    rows = ["base", "c-2-layers", "c-4-layers", "d-dropout-0.2"]
+    said = "left as it is, for that is what is studied: "
+    assert left_alone(recipes(rows, words), words) == (
+        f"{said}model.dropout of d-dropout-0.2; model.layers of c-2-layers, c-4-layers"
+    )
+    words = ["model.norm=pre", "model.width=64"]
+    assert left_alone(norms.recipes(["none", "layer-*"], words), words) == (
+        f"{said}model.norm of layer-after, none, layer-after-no-residual"
+    )
+    assert left_alone(modern.recipes(["rotary"], ["model.heads=8"]), ["model.heads=8"]) is None
+
+
 def test_rows_keep_their_proportions_at_any_scale() -> None:
-    rows = recipes([], [], 0.5)
+    rows = at_scale(recipes([], []), 0.5)
     assert len(rows) == len(PAPER)
     shape = rows["c-width-256"].model
     assert (shape.width, shape.hidden, shape.layers, shape.channels) == (128, 1024, 3, (16, 16))
     assert rows["b-key-width-16"].model.channels == (8, 32)
     assert scaled(read_recipe("table3/base"), 1.0) == read_recipe("table3/base")
     with pytest.raises(ConfigError, match="c-4-layers is the same as c-2-layers at this scale"):
-        recipes(["c-*"], [], 0.25)
+        at_scale(recipes(["c-*"], []), 0.25)
 
 
 def test_sentences_of_one_length_share_a_bucket() -> None:

@@ -214,6 +214,14 @@ def test_a_study_that_is_stopped_or_killed_goes_on_exactly(
         assert ", from step" in log.read_text()
 
 
+def test_what_a_row_is_about_is_left_alone_aloud(reversals: Path, tmp_path: Path, call: Call) -> None:
+    words = ("--only", "base", "--only", "c-2-layers", "--only", "d-dropout-0.*", "model.dropout=0.2", "model.layers=2")
+    ended = call("study", "table3", "--data", reversals / "data", "--out", tmp_path / "study", *words)
+    said = "left as it is, for that is what is studied: model.dropout of d-dropout-0.0\n"
+    assert ended.err.startswith(said)
+    assert "c-2-layers is the same as base at this scale" in ended.err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
