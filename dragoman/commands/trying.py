@@ -174,8 +174,7 @@ def _run(
         sys.exit(128 + outcome.stopped_by)
     report = make_report(plan, outcome)
     report.write(plan.out)
-    if as_json:
-        print(json.dumps(report.results, ensure_ascii=False))
+    print(json.dumps(report.results, ensure_ascii=False) if as_json else report.markdown().rstrip())
     console.out(f"wrote {plan.out / 'report.html'} and {plan.out / 'report.md'}", highlight=False)
     if outcome.failures:
         said = "\n".join(f"{label}: {reason}" for label, reason in outcome.failures.items())

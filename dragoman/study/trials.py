@@ -44,7 +44,7 @@ from dragoman.training.loop import stop_request
 POLL = 0.1  # seconds between looks at the trials
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What a study is asked to do."""
 

@@ -174,8 +174,21 @@ def outcome(folder: Path, recipes: dict[str, Recipe], scores: dict[str, list[flo
 
 
 def plan(folder: Path) -> Plan:
-    nothing = (None, None, folder, [], 2, 3, 5, torch.device("cpu"), 1, [])
-    return Plan("study", "dragoman study", Path("data"), *nothing)  # type: ignore[arg-type]
+    return Plan(
+        study="study",
+        command="dragoman study",
+        data=Path("data"),
+        source=None,
+        target=None,
+        out=folder,
+        only=[],
+        seeds=2,
+        at_once=3,
+        average=5,
+        device=torch.device("cpu"),
+        threads=1,
+        overrides=[],
+    )
 
 
 def test_the_report_of_table3_puts_the_papers_numbers_beside_ours(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from dragoman.data.prepare import Corpus, DataConfig, prepare
 from dragoman.data.store import open_data
 from dragoman.errors import ConfigError, DataError
 from dragoman.recipe import Recipe, read_recipe
+from dragoman.saved import RECIPE
 from dragoman.study.trial import LOG, MODEL, RESULT, RUNS, STUDY, TRANSLATIONS, read_result
 from dragoman.study.trials import Outcome, Plan, choose, run_study, trials_of
 from dragoman.training.journal import read_journal
@@ -36,8 +37,21 @@ RECIPES = {"plain": recipe(), "fails": recipe("training.peak=1e35"), "warmer": r
 
 
 def plan(reversals: Path, out: Path, **changes: object) -> Plan:
-    test = reversals / "test.fwd", reversals / "test.rev"
-    one = Plan("test", "dragoman study", reversals / "data", *test, out, [], 1, 2, 2, torch.device("cpu"), 1, [])
+    one = Plan(
+        study="test",
+        command="dragoman study",
+        data=reversals / "data",
+        source=reversals / "test.fwd",
+        target=reversals / "test.rev",
+        out=out,
+        only=[],
+        seeds=1,
+        at_once=2,
+        average=2,
+        device=torch.device("cpu"),
+        threads=1,
+        overrides=[],
+    )
     return replace(one, **changes)  # type: ignore[arg-type]
 
 
@@ -212,6 +226,21 @@ def test_a_study_that_is_stopped_or_killed_goes_on_exactly(
     assert results(tmp_path / "stopped") == results(tmp_path / "straight")
     for log in tmp_path.glob(f"stopped/{RUNS}/*/{LOG}"):
         assert ", from step" in log.read_text()
+
+
+def test_the_report_is_printed_or_the_numbers(done: Outcome, reversals: Path, tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "study"
+    shutil.copytree(done.folder, out)
+    # As if one of its trials had been a trial of `study norms`: it is done, so nothing is trained.
+    (out / STUDY).write_text(json.dumps(json.loads((out / STUDY).read_text()) | {"study": "norms"}))
+    (out / RUNS / "plain-seed0").rename(out / RUNS / "none-seed0")
+    (out / RUNS / "none-seed0" / RECIPE).unlink()
+    words = ["--data", reversals / "data", "--source", reversals / "test.fwd", "--target", reversals / "test.rev"]
+    words += ["--out", out, "--only", "none", "--average", "2"]
+    ended = call("study", "norms", *words)
+    assert (ended.code, ended.out) == (0, (out / "report.md").read_text())
+    assert "wrote" in ended.err
+    assert json.loads(call("study", "norms", *words, "--json").out) == json.loads((out / "results.json").read_text())
 
 
 def test_what_a_row_is_about_is_left_alone_aloud(reversals: Path, tmp_path: Path, call: Call) -> None:
