@@ -70,8 +70,7 @@ def make_report(plan: Plan, outcome: Outcome) -> Report:
 
 def _of_averages(outcome: Outcome) -> list[str]:
     """What is to be known of a batch norm whose checkpoints were averaged."""
-    results = {trial: outcome.results.get(trial.label) for trial in outcome.trials}
-    if not any(result and len(result.averaged) > 1 and "batch" in trial.name for trial, result in results.items()):
+    if not any("batch" in each.name and len(each.averaged) > 1 for each in outcome.results.values()):
         return []
     return [
         "Checkpoints were averaged, and with them the running means and variances of batch norm. Those are not the "

@@ -13,7 +13,7 @@ STUDENT = (
 
 def student(freedom: int | float) -> float:
     """With broken degrees of freedom the next lower whole ones count, which claims less."""
-    return STUDENT[int(freedom) - 1]
+    return STUDENT[int(freedom + 1e-9) - 1]  # what is whole may have been rounded down
 
 
 def differ(one: Sequence[float], other: Sequence[float]) -> bool:

@@ -24,6 +24,10 @@ def test_what_welch_tells_apart_worked_by_hand() -> None:
     # 1, 2, 3 and 5, 7, 9: variances 1 and 4, error sqrt(5/3) = 1.291, freedom (5/3)^2 / (1/18 + 16/18) = 2.94.
     assert differ([1.0, 2.0, 3.0], [5.7, 7.7, 9.7])  # 5.7 apart, more than 4.303 * 1.291 = 5.555
     assert not differ([1.0, 2.0, 3.0], [5.5, 7.5, 9.5])
+    # Where one of them does not vary the other's freedom is left: 12.706 * sqrt(1/2 / 2) = 6.353.
+    for seeds in (2, 3, 5, 7):
+        assert differ([0.0, 1.0], [6.9] * seeds)
+        assert not differ([6.8] * seeds, [0.0, 1.0])
 
 
 def test_samples_of_one_law_seldom_differ() -> None:
