@@ -45,10 +45,28 @@ def table3(
     overrides: Overrides = None,
 ) -> None:
     """Train rows of Table 3: the paper's numbers beside ours, and which of its orderings hold."""
-    from dragoman.study.table3 import make_report, recipes
+    from dragoman.study.table3 import at_scale, make_report, recipes
+    from dragoman.study.trials import Plan
 
-    plan = _plan("table3", data, source, target, out, only, seeds, at_once, average, device, threads, overrides)
-    _run(plan, recipes(plan.only, plan.overrides, scale), make_report, as_json)
+    words = _settled(overrides)
+    plan = Plan(
+        study="table3",
+        command=shlex.join(["dragoman", *sys.argv[1:]]),
+        data=data,
+        source=source,
+        target=target,
+        out=out,
+        only=only or [],
+        seeds=seeds,
+        at_once=at_once,
+        average=average,
+        device=choose_place(device, threads),
+        threads=threads,
+        overrides=words,
+    )
+    rows = recipes(plan.only, words)
+    _say_what_was_left(rows, words)
+    _run(plan, at_scale(rows, scale), make_report, as_json)
 
 
 def study_of(study: str) -> Callable[..., None]:
@@ -68,9 +86,28 @@ def study_of(study: str) -> Callable[..., None]:
         threads: Threads = None,
         overrides: Overrides = None,
     ) -> None:
+        from dragoman.study.trials import Plan
+
+        words = _settled(overrides)
+        plan = Plan(
+            study=study,
+            command=shlex.join(["dragoman", *sys.argv[1:]]),
+            data=data,
+            source=source,
+            target=target,
+            out=out,
+            only=only or [],
+            seeds=seeds,
+            at_once=at_once,
+            average=average,
+            device=choose_place(device, threads),
+            threads=threads,
+            overrides=words,
+        )
         found = import_module(f"dragoman.study.{study}")
-        plan = _plan(study, data, source, target, out, only, seeds, at_once, average, device, threads, overrides)
-        _run(plan, found.recipes(plan.only, plan.overrides), found.make_report, as_json)
+        recipes = found.recipes(plan.only, words)
+        _say_what_was_left(recipes, words)
+        _run(plan, recipes, found.make_report, as_json)
 
     return command
 
@@ -102,22 +139,9 @@ def captions(
     print(json.dumps(report.results) if as_json else report.markdown(), end="\n" if as_json else "")
 
 
-def _plan(
-    study: str,
-    data: Path,
-    source: Path | None,
-    target: Path | None,
-    out: Path,
-    only: list[str] | None,
-    seeds: int,
-    at_once: int,
-    average: int,
-    device: Device,
-    threads: int | None,
-    overrides: list[str] | None,
-) -> "Plan":
+def _settled(overrides: list[str] | None) -> list[str]:
+    """The overrides, if they may be given here; whether there is something to draw with is found out now, too."""
     from dragoman.plots.charts import drawing
-    from dragoman.study.trials import Plan
 
     with drawing():
         pass  # nobody wants to hear after hours that there is nothing to draw with
@@ -126,22 +150,15 @@ def _plan(
             raise ConfigError(word, "settled when the data was prepared")
         if word.startswith("training.seed="):
             raise ConfigError(word, "a study counts its seeds from 0", hint="use --seeds")
-    place, words = choose_place(device, threads), ["dragoman", *sys.argv[1:]]
-    return Plan(
-        study,
-        shlex.join(words),
-        data,
-        source,
-        target,
-        out,
-        only or [],
-        seeds,
-        at_once,
-        average,
-        place,
-        threads,
-        overrides or [],
-    )
+    return overrides or []
+
+
+def _say_what_was_left(recipes: "dict[str, Recipe]", overrides: list[str]) -> None:
+    from dragoman.study.variants import left_alone
+
+    said = left_alone(recipes, overrides)
+    if said:
+        new_console().out(said, highlight=False)
 
 
 def _run(
@@ -157,8 +174,7 @@ def _run(
         sys.exit(128 + outcome.stopped_by)
     report = make_report(plan, outcome)
     report.write(plan.out)
-    if as_json:
-        print(json.dumps(report.results, ensure_ascii=False))
+    print(json.dumps(report.results, ensure_ascii=False) if as_json else report.markdown().rstrip())
     console.out(f"wrote {plan.out / 'report.html'} and {plan.out / 'report.md'}", highlight=False)
     if outcome.failures:
         said = "\n".join(f"{label}: {reason}" for label, reason in outcome.failures.items())

@@ -128,6 +128,9 @@ class BatchNorm(nn.Module):
 
     Empty positions see nothing, and so they are not counted. What is counted in training is averaged for what comes
     after it, so that a sentence is translated alike whatever stands beside it.
+
+    In training a position is influenced by later ones through the statistics, which are theirs too; at evaluation it
+    is not.
     """
 
     mean: Tensor

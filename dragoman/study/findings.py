@@ -9,13 +9,11 @@ from typing import Any
 from dragoman.evaluation.metrics import Metric
 from dragoman.plots.charts import COLOURS, Line, as_svg, draw_lines, drawing
 from dragoman.study.report import Cell, Figure, Part, Report, Table
+from dragoman.study.student import student
 from dragoman.study.trial import Result
 from dragoman.study.trials import Outcome, Plan
 from dragoman.training.journal import read_journal
 
-# Student's t for an interval of 95 %, with 1, 2, ... degrees of freedom.
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-MOST_SEEDS = len(STUDENT) + 1
 # What a trial costs, by the number of its result and the unit it is shown in.
 COSTS = {
     "parameters, M": ("parameters", 1e6),
@@ -54,11 +52,16 @@ class Finding:
     failures: Sequence[str]
 
     @property
+    def scores(self) -> list[float]:
+        """BLEU of every seed."""
+        return [each.bleu.score for each in self.results]
+
+    @property
     def bleu(self) -> Estimate | None:
         """Its interval is that of the mean over seeds or, of a single seed, the bootstrap's."""
         if len(self.results) == 1:
             return Estimate.of(self.results[0].bleu)
-        return over_seeds([each.bleu.score for each in self.results]) if self.results else None
+        return over_seeds(self.scores) if self.results else None
 
     @property
     def score(self) -> str | None:
@@ -74,7 +77,7 @@ class Finding:
 def over_seeds(values: Sequence[float]) -> Estimate:
     """The mean of several, and its interval by Student's t."""
     mean = statistics.fmean(values)
-    reach = STUDENT[len(values) - 2] * statistics.stdev(values) / math.sqrt(len(values))
+    reach = student(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     return Estimate(mean, mean - reach, mean + reach)
 
 
@@ -184,17 +187,25 @@ def setting(plan: Plan, outcome: Outcome) -> list[str]:
     days = sorted({each.finished[:10] for each in done})
     seconds = sum(each.training_seconds for each in done)
     translating = sum(each.translating_seconds for each in done)
-    memory = f"the mean of the last {plan.average} checkpoints" if plan.average > 1 else "the last checkpoint"
+    counts = " or ".join(map(str, sorted({len(each.averaged) for each in done})))
+    scored = "the last checkpoint" if counts == "1" else f"the mean of its last {counts} checkpoints"
     test = outcome.conditions.test
     lines = [
         f"{len(done)} of {len(outcome.trials)} trials, up to {plan.at_once} at once on {hardware}, torch {versions}, "
         f"{' to '.join(days[:1] + days[-1:] if len(days) > 1 else days)}. Training took {seconds:,.0f} device-seconds "
         f"and {sum(each.tokens for each in done):,} target tokens in all, translating {translating:,.0f} s.",
-        f"Scored on {len(outcome.sources):,} sentences ({test}), each trial by {memory}; data {plan.data} "
+        f"Scored on {len(outcome.sources):,} sentences ({test}), each trial by {scored}; data {plan.data} "
         f"({outcome.conditions.data_sha256[:12]}).",
     ]
     if test == "validation split":
         lines.append("No test text was given: the scores are those of the data's validation split.")
+    results = [(trial, outcome.results.get(trial.label)) for trial in outcome.trials]
+    cold = [trial.label for trial, result in results if result and trial.still_warms_up(result.steps)]
+    if cold:
+        lines.append(
+            f"Ended inside the warm-up, before the learning rate reached its peak: {', '.join(cold)}. Such a score "
+            "says little; a shorter training.warmup or more training mends it."
+        )
     return lines
 
 

@@ -44,7 +44,11 @@ def side_by_side() -> Table:
         [_show(given), _show(by_layer), _show(by_batch)]
         for given, by_layer, by_batch in zip(EXAMPLE, layer, batch, strict=True)
     ]
-    note = "Layer norm looks along a position, batch norm along a channel: over all real positions of the batch."
+    note = (
+        "Layer norm looks along a position, batch norm along a channel: over all real positions of the batch. So in "
+        "training a position is influenced by later ones through the statistics; at evaluation, by running averages, "
+        "it is not."
+    )
     return Table("Three positions of two channels", ["x", "layer norm", "batch norm"], rows, note)
 
 
@@ -59,5 +63,17 @@ def make_report(plan: Plan, outcome: Outcome) -> Report:
         "With residuals": [name for name in found if BARE not in name],
         "Without": [name for name in found if BARE in name],
     }
-    parts: list[Part] = [side_by_side(), scores(found, "layer-after"), cost(found), *curves(outcome, families)]
+    parts: list[Part] = [side_by_side(), scores(found, "layer-after"), *_of_averages(outcome), cost(found)]
+    parts += curves(outcome, families)
     return report(plan, outcome, "Norms and residuals", parts)
+
+
+def _of_averages(outcome: Outcome) -> list[str]:
+    """What is to be known of a batch norm whose checkpoints were averaged."""
+    if not any("batch" in each.name and len(each.averaged) > 1 for each in outcome.results.values()):
+        return []
+    return [
+        "Checkpoints were averaged, and with them the running means and variances of batch norm. Those are not the "
+        "statistics of the averaged model: batch norm may score less than it would with statistics counted anew, or "
+        "without --average."
+    ]

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# The 97.5 % quantile of Student's t by degrees of freedom: what makes a 95 % interval of a standard error.
-STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306}
+from dragoman.study.student import student
 
 
 class PowerLaw(NamedTuple):
@@ -27,5 +26,5 @@ def fit_power_law(x: Sequence[int | float], y: Sequence[int | float]) -> PowerLa
     left = log_y - at_one - exponent * log_x
     freedom = len(log_x) - 2
     error = float(np.sqrt(left @ left / freedom / (from_mean @ from_mean)))
-    reach = STUDENT[freedom] * error
+    reach = student(freedom) * error
     return PowerLaw(exponent, exponent - reach, exponent + reach, float(np.exp(at_one)))

@@ -1,5 +1,6 @@
 """Table 3 (section 6.2): every row at any scale, the paper's numbers beside ours, and which of its orderings hold."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -7,8 +8,9 @@ from typing import Literal, NamedTuple
 
 from dragoman.errors import ConfigError
 from dragoman.recipe import Recipe
-from dragoman.study.findings import Estimate, Finding, cost, curves, findings, report, scores
+from dragoman.study.findings import Finding, cost, curves, findings, report, scores
 from dragoman.study.report import Cell, Part, Report, Table
+from dragoman.study.student import differ
 from dragoman.study.trials import Outcome, Plan, choose
 from dragoman.study.variants import read_variant
 
@@ -67,15 +69,18 @@ class Ordering:
     group: str
     worse: str
     better: str
-    bleu: Verdict
-    perplexity: bool | None  # None where the paper's are equal
+    bleu: Verdict | None  # None where ours are equal
+    perplexity: bool | None  # whether the means lie the same way; None where the paper's or ours are equal
 
 
-def recipes(only: Sequence[str], overrides: Sequence[str], scale: float = 1.0) -> dict[str, Recipe]:
+def recipes(only: Sequence[str], overrides: Sequence[str]) -> dict[str, Recipe]:
     """The rows that are wanted; an override leaves alone what a row is about."""
-    rows = {name: read_variant(f"table3/{name}", "table3/base", overrides) for name in choose(list(PAPER), only)}
-    if scale != 1:
-        rows = {name: scaled(recipe, scale) for name, recipe in rows.items()}
+    return {name: read_variant(f"table3/{name}", "table3/base", overrides) for name in choose(list(PAPER), only)}
+
+
+def at_scale(recipes: Mapping[str, Recipe], scale: float) -> dict[str, Recipe]:
+    """The rows with layers and widths times a factor; no two of them may become the same."""
+    rows = {name: scaled(recipe, scale) for name, recipe in recipes.items()}
     for (one, first), (other, second) in combinations(rows.items(), 2):
         if first.model == second.model and first.training.smoothing == second.training.smoothing:
             hint = "leave one out with --only, or choose another scale"
@@ -90,8 +95,10 @@ def scaled(recipe: Recipe, scale: float) -> Recipe:
     return recipe.with_values({"model": sizes}, f"--scale {scale}")
 
 
-def orderings(ours: Mapping[str, Estimate], perplexities: Mapping[str, float | None] | None = None) -> list[Ordering]:
-    """Every pair of rows of a group whose BLEU differs in the paper, and what we find."""
+def orderings(
+    ours: Mapping[str, Sequence[float]], perplexities: Mapping[str, float | None] | None = None
+) -> list[Ordering]:
+    """Every pair of rows of a group whose BLEU differs in the paper, and what we find with so many seeds."""
     found = []
     for group, rows in GROUPS.items():
         for pair in combinations([row for row in rows if row in ours], 2):
@@ -102,18 +109,19 @@ def orderings(ours: Mapping[str, Estimate], perplexities: Mapping[str, float | N
     return found
 
 
-def verdict(worse: Estimate, better: Estimate) -> Verdict:
-    """Whether what the paper finds better is so here too, and beyond both intervals."""
-    if worse.high < better.low:
-        return "holds"
-    if better.high < worse.low:
-        return "reversed"
-    return "leans so" if worse.mean < better.mean else "leans against"
+def verdict(worse: Sequence[float], better: Sequence[float]) -> Verdict | None:
+    """Whether what the paper finds better is so here too, and beyond chance; one seed says nothing of chance."""
+    above = statistics.fmean(better) - statistics.fmean(worse)
+    if above == 0:
+        return None
+    if differ(worse, better):
+        return "holds" if above > 0 else "reversed"
+    return "leans so" if above > 0 else "leans against"
 
 
 def _same_way(one: str, other: str, perplexities: Mapping[str, float | None]) -> bool | None:
     ours, papers = [perplexities.get(row) for row in (one, other)], [PAPER[row].perplexity for row in (one, other)]
-    if ours[0] is None or ours[1] is None or papers[0] == papers[1]:
+    if ours[0] is None or ours[1] is None or ours[0] == ours[1] or papers[0] == papers[1]:
         return None
     return (ours[0] < ours[1]) == (papers[0] < papers[1])
 
@@ -121,7 +129,7 @@ def _same_way(one: str, other: str, perplexities: Mapping[str, float | None]) ->
 def make_report(plan: Plan, outcome: Outcome) -> Report:
     """The table, the orderings and the curves."""
     found = findings(outcome)
-    ours = {name: finding.bleu for name, finding in found.items() if finding.bleu}
+    ours = {name: finding.scores for name, finding in found.items() if finding.results}
     orders = orderings(ours, {name: finding.mean("perplexity") for name, finding in found.items()})
     parts: list[Part] = [
         _beside_the_paper(found),
@@ -156,17 +164,21 @@ def _summary(orders: Sequence[Ordering]) -> Table:
         counts = [sum(order.bleu == each for order in those) for each in verdicts]
         rows.append([group, len(those), *counts, f"{sum(same)} of {len(same)}"])
     columns = ["group", "pairs", *verdicts, "same way in perplexity"]
-    note = "Pairs of rows whose BLEU differs in the paper. Holds, reversed: beyond both intervals; leans: within them."
+    note = (
+        "Pairs of rows whose BLEU differs in the paper. Holds, reversed: our means over seeds differ by Welch's t at "
+        "5 %, each pair by itself. Leans: they do not, or a row has a single seed, of which no significance is "
+        "claimed. A dash: ours are equal. Perplexities are compared by their means alone."
+    )
     return Table("Which of the paper's orderings hold", columns, rows, note)
 
 
-def _pairs(orders: Sequence[Ordering], ours: Mapping[str, Estimate]) -> Table:
+def _pairs(orders: Sequence[Ordering], ours: Mapping[str, Sequence[float]]) -> Table:
     rows: list[list[Cell]] = [
         [
             each.group,
             f"{each.worse} < {each.better}",
             f"{PAPER[each.worse].bleu} < {PAPER[each.better].bleu}",
-            f"{ours[each.worse].mean:.2f}, {ours[each.better].mean:.2f}",
+            f"{statistics.fmean(ours[each.worse]):.2f}, {statistics.fmean(ours[each.better]):.2f}",
             each.bleu,
             None if each.perplexity is None else "yes" if each.perplexity else "no",
         ]

@@ -22,14 +22,15 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
 from dragoman.decoding.translator import load
 from dragoman.durable import replace_file
-from dragoman.errors import DragomanError, ModelError
+from dragoman.errors import ConfigError, DragomanError, ModelError
 from dragoman.evaluation.metrics import Metric
 from dragoman.evaluation.report import evaluate, keep_in_card
 from dragoman.models.interface import choose_device, is_out_of_memory
@@ -54,6 +55,8 @@ RUNS, RUN, MODEL = "runs", "run", "model"
 STUDY, TEST, RESULT, FAILED = "study.json", "test.json", "result.json", "failed.json"
 TRANSLATIONS, LOG = "translations.txt", "log.txt"
 PATIENCE = 120.0  # seconds that a trial waits for one before it, which is saving
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,9 @@ class Result:
 def run_trial(folder: Path, device: torch.device) -> int:
     """Do what is left to do of a trial; returns the signal that stopped it, or zero."""
     study = folder.parent.parent
-    conditions = Conditions(**json.loads((study / STUDY).read_text(encoding="utf-8")))
+    conditions = read_conditions(study)
     recipe, run = read_recipe_file(folder), RunFolder(folder / RUN)
+    assert conditions, study  # it stands there before any trial is asked
     memory = None
     if not has_ended(run, recipe):
         outcome = run_training(
@@ -175,15 +179,26 @@ def _hardware(device: torch.device) -> str:
     return f"{platform.machine()} {device.type}, {threads} thread{'s' * (threads > 1)} a trial"
 
 
+def read_conditions(study: Path) -> Conditions | None:
+    """What a study's trials have in common, if it has begun."""
+    return _read(Conditions, study / STUDY)
+
+
 def read_result(folder: Path) -> Result | None:
     """What a trial found, if it is done."""
+    return _read(Result, folder / RESULT)
+
+
+def _read(kind: type[T], path: Path) -> T | None:
     try:
-        values: dict[str, Any] = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        return TypeAdapter(kind).validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    for name in ("bleu", "chrf"):
-        values[name] = Metric(**values[name] | {"interval": tuple(values[name]["interval"])})
-    return Result(**values)
+    except ValidationError as error:
+        mistake = error.errors()[0]
+        place = f"'{'.'.join(map(str, mistake['loc']))}': " if mistake["loc"] else ""
+        hint = "to begin anew, remove its folder or choose another --out"
+        raise ConfigError(path, f"not what a study writes: {place}{mistake['msg']}", hint=hint) from None
 
 
 def last_step(folder: Path) -> dict[str, Any] | None:

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -26,15 +25,26 @@ from dragoman.errors import ConfigError, DataError
 from dragoman.evaluation.report import text_sha256
 from dragoman.recipe import Recipe
 from dragoman.saved import RECIPE, read_recipe_file
-from dragoman.study.trial import FAILED, LOG, RUN, RUNS, STUDY, TEST, Conditions, Result, last_step, read_result
+from dragoman.study.display import Display
+from dragoman.study.trial import (
+    FAILED,
+    LOG,
+    RUN,
+    RUNS,
+    STUDY,
+    TEST,
+    Conditions,
+    Result,
+    read_conditions,
+    read_result,
+)
 from dragoman.training.checkpoints import LOCK, locked
 from dragoman.training.loop import stop_request
 
 POLL = 0.1  # seconds between looks at the trials
-SECONDS_BETWEEN_LINES = 15.0  # where stderr is no terminal
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What a study is asked to do."""
 
@@ -69,6 +79,10 @@ class Trial:
     def label(self) -> str:
         """What its folder is called."""
         return f"{self.name}-seed{self.recipe.training.seed}"
+
+    def still_warms_up(self, steps: int) -> bool:
+        """Whether the learning rate has not reached its peak after so many."""
+        return steps < self.recipe.training.warmup
 
 
 @dataclass(frozen=True)
@@ -108,6 +122,9 @@ def choose(names: Sequence[str], only: Sequence[str]) -> list[str]:
 def run_study(plan: Plan, recipes: dict[str, Recipe], console: Console) -> Outcome:
     """Run the trials of some recipes, each with every seed, but for those that are done."""
     data = open_data(plan.data)
+    if data.manifest.config.get("plain"):
+        hint = "a study translates; prepare two sides of text"
+        raise DataError(plan.data, "is plain text, without a source", hint=hint)
     sources, references, test = _test_text(plan, data)
     conditions = Conditions(
         plan.study,
@@ -119,6 +136,7 @@ def run_study(plan: Plan, recipes: dict[str, Recipe], console: Console) -> Outco
     )
     trials = trials_of(recipes, plan.seeds, data)
     _check_folder(plan.out)
+    _warn_of_warm_up(trials, console)
     with locked(plan.out):
         _agree(plan.out, conditions)
         replace_file(plan.out / STUDY, json.dumps(asdict(conditions)))
@@ -140,6 +158,13 @@ def trials_of(recipes: dict[str, Recipe], seeds: int, data: Data) -> list[Trial]
     ]
 
 
+def _warn_of_warm_up(trials: Sequence[Trial], console: Console) -> None:
+    never_warm = [each.name for each in trials if (steps := each.recipe.training.steps) and each.still_warms_up(steps)]
+    if never_warm:
+        said = "warm-up is longer than the budget in steps (set training.warmup)"
+        console.out(f"{said}: {', '.join(dict.fromkeys(never_warm))}", highlight=False)
+
+
 def _test_text(plan: Plan, data: Data) -> tuple[list[str], list[str], str]:
     if plan.source and plan.target:
         return (*read_text_pairs(plan.source, plan.target), f"{plan.source.name}, {plan.target.name}")
@@ -159,14 +184,12 @@ def _check_folder(out: Path) -> None:
 
 
 def _agree(out: Path, conditions: Conditions) -> None:
-    if not (out / STUDY).exists():
+    found = read_conditions(out)
+    if found is None:
         return
-    before = json.loads((out / STUDY).read_text(encoding="utf-8"))
-    new = asdict(conditions)
+    before, new = asdict(found), asdict(conditions)
     same = ("study", "data_sha256", "test_sha256", "average")  # the texts may stand elsewhere now
-    changed = [
-        f"'{name}' was {before.get(name)!r}, got {new[name]!r}" for name in same if before.get(name) != new[name]
-    ]
+    changed = [f"'{name}' was {before[name]!r}, got {new[name]!r}" for name in same if before[name] != new[name]]
     if changed:
         raise ConfigError(out, "\n".join(changed), hint="a study goes on as it began; choose another --out")
 
@@ -191,7 +214,7 @@ def _run_all(plan: Plan, trials: Sequence[Trial], console: Console) -> tuple[int
     waiting = [trial for trial in trials if read_result(plan.out / RUNS / trial.label) is None]
     total, failures, asked = len(trials), dict[str, str](), False
     console.out(f"{total - len(waiting)} of {total} trials are done, {plan.at_once} at once", highlight=False)
-    with stop_request() as stopped_by, _no_orphans() as running, _Display(console) as display:
+    with stop_request() as stopped_by, _no_orphans() as running, Display(console) as display:
         while running or (waiting and not stopped_by()):
             while waiting and len(running) < plan.at_once and not stopped_by():
                 trial = waiting.pop(0)
@@ -254,40 +277,3 @@ def _no_orphans() -> Iterator[dict[str, "subprocess.Popen[bytes]"]]:
         for process in running.values():
             with process:
                 process.kill()
-
-
-class _Display:
-    """Says what happens: on a terminal in one line that changes, elsewhere now and then."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._status = console.status("starting") if console.is_terminal else None
-        self._shown = time.monotonic()
-
-    def __enter__(self) -> "_Display":
-        if self._status:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        if self._status:
-            self._status.stop()
-
-    def say(self, text: str) -> None:
-        """A line that stays."""
-        self._console.out(text, highlight=False)
-
-    def show(self, runs: Path, labels: Sequence[str], done: int, total: int) -> None:
-        """Where the trials stand."""
-        if time.monotonic() - self._shown < (1.0 if self._status else SECONDS_BETWEEN_LINES):
-            return
-        self._shown = time.monotonic()
-        steps = {label: last_step(runs / label) for label in labels}
-        standing = [
-            f"{label} step {step['step']:,} loss {step['loss']:.2f}" if step else label for label, step in steps.items()
-        ]
-        text = f"{done} of {total} done; {', '.join(standing)}"
-        if self._status:
-            self._status.update(text)
-        else:
-            self.say(text)

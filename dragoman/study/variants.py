@@ -1,8 +1,9 @@
 """Recipes that vary in one thing, and what is asked of all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dragoman.config import parse_overrides
 from dragoman.recipe import Recipe, preset_folders, read_recipe
 
 
@@ -17,6 +18,17 @@ def read_variant(name: str, plain: str, overrides: Sequence[str]) -> Recipe:
     if variant.training.smoothing != base.training.smoothing:
         studied.add("training.smoothing")
     return read_recipe(name, [word for word in overrides if word.partition("=")[0] not in studied])
+
+
+def left_alone(recipes: Mapping[str, Recipe], overrides: Sequence[str]) -> str | None:
+    """A line that names the overrides which some trials do not follow, because those are about just that."""
+    said = []
+    for section, values in parse_overrides(overrides).items():
+        for key, value in values.items():
+            names = [name for name, recipe in recipes.items() if recipe.model_dump()[section][key] != value]
+            if names:
+                said.append(f"{section}.{key} of {', '.join(names)}")
+    return f"left as it is, for that is what is studied: {'; '.join(said)}" if said else None
 
 
 def names_of(folder: str) -> list[str]:

@@ -165,6 +165,14 @@ def test_batch_and_layer_norm_worked_by_hand() -> None:
     torch.testing.assert_close(batch.eval()(x), (x - batch.mean) / batch.variance.sqrt())
 
 
+def test_a_batch_norm_lets_later_positions_in_while_it_trains_and_not_at_evaluation() -> None:
+    norm, x = BatchNorm(3), torch.randn(2, 5, 3)
+    changed = x.clone()
+    changed[:, 4] += 7.0
+    assert not norm.train()(x)[:, :4].allclose(norm(changed)[:, :4])
+    assert norm.eval()(x)[:, :4].equal(norm(changed)[:, :4])
+
+
 def test_an_empty_row_leaves_a_batch_norm_finite() -> None:
     norm, nothing = BatchNorm(3).train(), torch.zeros(1, 5, dtype=torch.long)
     assert norm(torch.randn(1, 5, 3), Visible.same_sentence(nothing, nothing)).isfinite().all()

@@ -1,6 +1,7 @@
 """What studies make of numbers: intervals, orderings, buckets, and reports that hold what was found."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import get_args
@@ -12,31 +13,40 @@ from dragoman.errors import ConfigError
 from dragoman.evaluation.metrics import Metric
 from dragoman.recipe import Recipe, read_recipe
 from dragoman.study import modern, norms, systems, table3
-from dragoman.study.findings import STUDENT, Estimate, over_seeds
-from dragoman.study.table3 import GROUPS, PAPER, Verdict, orderings, recipes, scaled, verdict
+from dragoman.study.findings import over_seeds, setting
+from dragoman.study.table3 import GROUPS, PAPER, Verdict, at_scale, orderings, recipes, scaled, verdict
 from dragoman.study.trial import RUN, RUNS, TRANSLATIONS, Conditions, Result
 from dragoman.study.trials import Outcome, Plan, Trial
-from dragoman.study.variants import read_variant
+from dragoman.study.variants import left_alone, read_variant
 from tests.paper.test_table3 import TABLE
 
 
-def around(mean: float, reach: float = 0.1) -> Estimate:
-    return Estimate(mean, mean - reach, mean + reach)
+def around(mean: float, reach: float = 0.1) -> list[float]:
+    """Three seeds."""
+    return [mean - reach, mean, mean + reach]
 
 
 def test_the_interval_over_seeds_is_students() -> None:
     # 1, 2, 3: mean 2, deviation 1, so 4.303 / sqrt(3) to each side; of two, 12.706 * sqrt(1/2) / sqrt(2).
     assert over_seeds([1.0, 2.0, 3.0]).high == pytest.approx(2 + 4.303 / 3**0.5)
     assert over_seeds([4.0, 5.0]).low == pytest.approx(4.5 - 12.706 / 2)
-    assert list(STUDENT) == sorted(STUDENT, reverse=True)
-    assert STUDENT[-1] > 1.96
 
 
-def test_verdicts_ask_whether_intervals_meet() -> None:
+def test_verdicts_ask_whether_means_differ_beyond_chance() -> None:
     assert verdict(around(20.0), around(21.0)) == "holds"
     assert verdict(around(20.0), around(20.1)) == "leans so"
     assert verdict(around(20.1), around(20.0)) == "leans against"
     assert verdict(around(21.0), around(20.0)) == "reversed"
+    # The two intervals meet, 20.0 and 20.3 with 0.25 to each side, but the difference is beyond chance.
+    assert over_seeds(around(20.0)).high > over_seeds(around(20.3)).low
+    assert verdict(around(20.0), around(20.3)) == "holds"
+
+
+def test_one_seed_claims_no_significance_and_equal_scores_say_nothing() -> None:
+    assert verdict([5.0], [25.0]) == verdict([5.0], around(25.0)) == "leans so"
+    assert verdict([25.0], [5.0]) == "leans against"
+    assert verdict([0.0], [0.0]) is verdict([0.0, 0.0], [0.0, 0.0]) is None
+    assert verdict([0.0, 0.0], [0.1, 0.1]) == "leans so"  # nothing varies: there is nothing to compare with
 
 
 def test_what_is_just_as_the_paper_has_it_holds_throughout() -> None:
@@ -58,6 +68,8 @@ def test_perplexities_are_compared_the_other_way_round() -> None:
     assert (same.bleu, same.perplexity, other.perplexity) == ("holds", True, False)
     [unknown] = orderings(ours)
     assert unknown.perplexity is None
+    [equal] = orderings(ours, {"base": 4.0, "d-smoothing-0.0": 4.0})
+    assert equal.perplexity is None
 
 
 def test_every_row_of_the_table_is_printed_and_in_a_group() -> None:
@@ -80,15 +92,29 @@ def test_an_override_leaves_alone_what_a_row_is_about() -> None:
     assert read_variant("modern/swiglu", "systems/transformer", ["model.hidden=64"]).model.hidden == 680
 
 
+def test_what_was_left_alone_is_said_with_its_trials() -> None:
+    words = ["model.dropout=0.3", "model.layers=3", "training.minutes=0.5"]
+    rows = ["base", "c-2-layers", "c-4-layers", "d-dropout-0.2"]
+    said = "left as it is, for that is what is studied: "
+    assert left_alone(recipes(rows, words), words) == (
+        f"{said}model.dropout of d-dropout-0.2; model.layers of c-2-layers, c-4-layers"
+    )
+    words = ["model.norm=pre", "model.width=64"]
+    assert left_alone(norms.recipes(["none", "layer-*"], words), words) == (
+        f"{said}model.norm of layer-after, none, layer-after-no-residual"
+    )
+    assert left_alone(modern.recipes(["rotary"], ["model.heads=8"]), ["model.heads=8"]) is None
+
+
 def test_rows_keep_their_proportions_at_any_scale() -> None:
-    rows = recipes([], [], 0.5)
+    rows = at_scale(recipes([], []), 0.5)
     assert len(rows) == len(PAPER)
     shape = rows["c-width-256"].model
     assert (shape.width, shape.hidden, shape.layers, shape.channels) == (128, 1024, 3, (16, 16))
     assert rows["b-key-width-16"].model.channels == (8, 32)
     assert scaled(read_recipe("table3/base"), 1.0) == read_recipe("table3/base")
     with pytest.raises(ConfigError, match="c-4-layers is the same as c-2-layers at this scale"):
-        recipes(["c-*"], [], 0.25)
+        at_scale(recipes(["c-*"], []), 0.25)
 
 
 def test_sentences_of_one_length_share_a_bucket() -> None:
@@ -148,8 +174,21 @@ def outcome(folder: Path, recipes: dict[str, Recipe], scores: dict[str, list[flo
 
 
 def plan(folder: Path) -> Plan:
-    nothing = (None, None, folder, [], 2, 3, 5, torch.device("cpu"), 1, [])
-    return Plan("study", "dragoman study", Path("data"), *nothing)  # type: ignore[arg-type]
+    return Plan(
+        study="study",
+        command="dragoman study",
+        data=Path("data"),
+        source=None,
+        target=None,
+        out=folder,
+        only=[],
+        seeds=2,
+        at_once=3,
+        average=5,
+        device=torch.device("cpu"),
+        threads=1,
+        overrides=[],
+    )
 
 
 def test_the_report_of_table3_puts_the_papers_numbers_beside_ours(tmp_path: Path) -> None:
@@ -165,6 +204,19 @@ def test_the_report_of_table3_puts_the_papers_numbers_beside_ours(tmp_path: Path
     )
     assert report.results["orderings"][0]["bleu"] in get_args(Verdict)
     assert len(report.results["trials"]) == 3
+
+
+def test_what_was_averaged_is_said_from_the_results(tmp_path: Path) -> None:
+    found = outcome(tmp_path, {"one": read_recipe("tiny")}, {"one": [20.0, 21.0]})  # of five wanted there was one
+    assert [line for line in setting(plan(tmp_path), found) if "each trial by the last checkpoint;" in line]
+    found.results["one-seed1"] = replace(found.results["one-seed1"], averaged=[7, 11])
+    assert [line for line in setting(plan(tmp_path), found) if "by the mean of its last 1 or 2 checkpoints;" in line]
+
+
+def test_a_trial_that_ended_inside_its_warm_up_is_named(tmp_path: Path) -> None:
+    chosen = {"cold": read_recipe("tiny", ["training.warmup=12"]), "warm": read_recipe("tiny", ["training.warmup=11"])}
+    lines = setting(plan(tmp_path), outcome(tmp_path, chosen, {name: [20.0] for name in chosen}))
+    assert [line for line in lines if "its peak: cold-seed0. Such a score says little" in line]
 
 
 def test_the_report_of_systems_tells_scores_by_length(tmp_path: Path) -> None:
@@ -184,6 +236,17 @@ def test_the_report_of_modern_parts_has_a_picture_of_each_family(tmp_path: Path)
     report.write(tmp_path)
     assert {path.name for path in tmp_path.glob("*.svg")} == {"curves-1.svg", "curves-2.svg"}
     assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_averaged_statistics_of_a_batch_norm_are_told(tmp_path: Path) -> None:
+    chosen = norms.recipes(["layer-after", "batch-after"], [])
+    found = outcome(tmp_path, chosen, {name: [20.0] for name in chosen})
+    warning = "not the statistics of the averaged model"
+    for averaged, name, is_told in (([11], "batch", False), ([7, 11], "layer", False), ([7, 11], "batch", True)):
+        one = replace(found.results[f"{name}-after-seed0"], averaged=averaged)
+        text = norms.make_report(plan(tmp_path), replace(found, results={f"{name}-after-seed0": one})).markdown()
+        assert (warning in text) == is_told
+        assert "a position is influenced by later ones" in text
 
 
 def test_batch_and_layer_norm_stand_side_by_side() -> None:

@@ -16,7 +16,10 @@ def test_a_folder_is_new_empty_or_the_studys_own(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
     check_folder("sizes", tmp_path)
     Report("Sizes", "dragoman study sizes", [], {"study": "sizes"}).write(tmp_path)
+    (tmp_path / "letter.txt").write_text("dear")  # what else is there is left there
     check_folder("sizes", tmp_path)
+    Report("Sizes", "dragoman study sizes", [], {"study": "sizes"}).write(tmp_path)
+    assert (tmp_path / "letter.txt").read_text() == "dear"
     with pytest.raises(ConfigError, match="holds something else than the report of study heads"):
         check_folder("heads", tmp_path)
 

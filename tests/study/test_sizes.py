@@ -2,7 +2,8 @@
 
 import pytest
 
-from dragoman.study.sizes import MODELS, Size
+from dragoman.study.sizes import MODELS, SHAPES, Size
+from tests.paper.test_table3 import TABLE, count
 
 SIZES = {published.name: Size.of(published) for published in MODELS}
 
@@ -16,6 +17,10 @@ def test_the_big_model_counts_what_the_paper_counts_but_for_its_vocabulary() -> 
     size = SIZES["big"]
     apart = abs(size.parameters - size.published.parameters)
     assert apart / size.width < 5_000  # pieces: the paper's number is not known
+    assert f"which counts {size.parameters / 1e6:.0f} million where the paper prints 213 (+2 %)" in SHAPES
+    off = {name: abs(count(name) / 1e6 - row.millions) for name, row in TABLE.items()}
+    assert max(millions for name, millions in off.items() if name != "big") < 1.2
+    assert round(100 * (size.parameters / size.published.parameters - 1)) == 2
 
 
 def test_operations_of_gpt_3_are_those_published() -> None:

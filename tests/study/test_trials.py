@@ -1,6 +1,7 @@
 """The trials of a study: each done once, side by side as one by one, and none of them ends the others."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +13,12 @@ import pytest
 import torch
 from rich.console import Console
 
+from dragoman.data.prepare import Corpus, DataConfig, prepare
 from dragoman.data.store import open_data
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DataError
 from dragoman.recipe import Recipe, read_recipe
-from dragoman.study.trial import LOG, MODEL, RESULT, RUNS, TRANSLATIONS, read_result
+from dragoman.saved import RECIPE
+from dragoman.study.trial import LOG, MODEL, RESULT, RUNS, STUDY, TRANSLATIONS, read_result
 from dragoman.study.trials import Outcome, Plan, choose, run_study, trials_of
 from dragoman.training.journal import read_journal
 from tests.system.conftest import Call, call
@@ -34,8 +37,21 @@ RECIPES = {"plain": recipe(), "fails": recipe("training.peak=1e35"), "warmer": r
 
 
 def plan(reversals: Path, out: Path, **changes: object) -> Plan:
-    test = reversals / "test.fwd", reversals / "test.rev"
-    one = Plan("test", "dragoman study", reversals / "data", *test, out, [], 1, 2, 2, torch.device("cpu"), 1, [])
+    one = Plan(
+        study="test",
+        command="dragoman study",
+        data=reversals / "data",
+        source=reversals / "test.fwd",
+        target=reversals / "test.rev",
+        out=out,
+        only=[],
+        seeds=1,
+        at_once=2,
+        average=2,
+        device=torch.device("cpu"),
+        threads=1,
+        overrides=[],
+    )
     return replace(one, **changes)  # type: ignore[arg-type]
 
 
@@ -102,6 +118,15 @@ def test_a_trial_keeps_its_recipe_and_a_study_its_conditions(done: Outcome, reve
         run(plan(reversals, tmp_path / "letters"), RECIPES)
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"study": "test"}', '{"averaged": "all"}'])
+def test_what_no_study_wrote_is_named_not_read(done: Outcome, reversals: Path, tmp_path: Path, text: str) -> None:
+    shutil.copytree(done.folder, tmp_path / "study")
+    for damaged in (tmp_path / "study" / RUNS / "plain-seed0" / RESULT, tmp_path / "study" / STUDY):
+        damaged.write_text(text)
+        with pytest.raises(ConfigError, match=f"{damaged.name}: not what a study writes"):
+            run(plan(reversals, tmp_path / "study"), {"plain": RECIPES["plain"]})
+
+
 def test_every_trial_runs_once_before_any_runs_again(reversals: Path) -> None:
     trials = trials_of(RECIPES, 3, open_data(reversals / "data"))
     assert [trial.label for trial in trials] == [f"{name}-seed{seed}" for seed in range(3) for name in RECIPES]
@@ -109,9 +134,30 @@ def test_every_trial_runs_once_before_any_runs_again(reversals: Path) -> None:
     assert trials[0].recipe.data.vocabulary == 11  # the data's own, whatever the recipe says
 
 
+def test_a_warm_up_beyond_the_budget_is_told_before_anything_runs(
+    reversals: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = plan(reversals, tmp_path / "study", seeds=2)
+    (tmp_path / "study" / RUNS).mkdir(parents=True)
+    (tmp_path / "study" / STUDY).write_text("[]")  # which ends it before anything is trained
+    rows = {"warm": recipe("training.warmup=5"), "cold": recipe("training.warmup=7")}
+    with pytest.raises(ConfigError, match="not what a study writes"):
+        run(planned, rows)
+    assert capsys.readouterr().err == "warm-up is longer than the budget in steps (set training.warmup): cold\n"
+
+
 def test_a_test_text_has_two_sides(reversals: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--source and --target: only one"):
         run(plan(reversals, tmp_path / "study", target=None), RECIPES)
+    assert not (tmp_path / "study").exists()
+
+
+def test_plain_text_has_no_source_to_translate(reversals: Path, tmp_path: Path) -> None:
+    train, valid = (Corpus([], [reversals / f"{name}.rev"]) for name in ("train", "valid"))
+    config = DataConfig(vocabulary=11, algorithm="bpe", plain=True)
+    prepare(train, valid, (None, "de"), config, tmp_path / "plain", lambda text: None)
+    with pytest.raises(DataError, match="is plain text, without a source"):
+        run(plan(reversals, tmp_path / "study", data=tmp_path / "plain"), RECIPES)
     assert not (tmp_path / "study").exists()
 
 
@@ -180,6 +226,29 @@ def test_a_study_that_is_stopped_or_killed_goes_on_exactly(
     assert results(tmp_path / "stopped") == results(tmp_path / "straight")
     for log in tmp_path.glob(f"stopped/{RUNS}/*/{LOG}"):
         assert ", from step" in log.read_text()
+
+
+def test_the_report_is_printed_or_the_numbers(done: Outcome, reversals: Path, tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "study"
+    shutil.copytree(done.folder, out)
+    # As if one of its trials had been a trial of `study norms`: it is done, so nothing is trained.
+    (out / STUDY).write_text(json.dumps(json.loads((out / STUDY).read_text()) | {"study": "norms"}))
+    (out / RUNS / "plain-seed0").rename(out / RUNS / "none-seed0")
+    (out / RUNS / "none-seed0" / RECIPE).unlink()
+    words = ["--data", reversals / "data", "--source", reversals / "test.fwd", "--target", reversals / "test.rev"]
+    words += ["--out", out, "--only", "none", "--average", "2"]
+    ended = call("study", "norms", *words)
+    assert (ended.code, ended.out) == (0, (out / "report.md").read_text())
+    assert "wrote" in ended.err
+    assert json.loads(call("study", "norms", *words, "--json").out) == json.loads((out / "results.json").read_text())
+
+
+def test_what_a_row_is_about_is_left_alone_aloud(reversals: Path, tmp_path: Path, call: Call) -> None:
+    words = ("--only", "base", "--only", "c-2-layers", "--only", "d-dropout-0.*", "model.dropout=0.2", "model.layers=2")
+    ended = call("study", "table3", "--data", reversals / "data", "--out", tmp_path / "study", *words)
+    said = "left as it is, for that is what is studied: model.dropout of d-dropout-0.0\n"
+    assert ended.err.startswith(said)
+    assert "c-2-layers is the same as base at this scale" in ended.err
 
 
 @pytest.mark.parametrize(
