@@ -20,7 +20,7 @@ from dragoman.errors import ConfigError, RunError
 from dragoman.models.captioner import Captioner, Look, at_random, log_likelihood, reinforced, softly, to_come
 
 SPECIALS = ["<pad>", "<unk>", "<s>", "</s>"]  # the first four ids, as in every vocabulary
-PLACE = 3.0  # how loudly a cell says where it is, beside channels of deviation 1 (docs/LOG.md, 2026-11-19)
+LOUD = 0.5  # how loudly a cell says where it is, beside all that it shows (docs/LOG.md, 2026-11-19)
 CLIP = 1.0  # largest norm of the gradient
 AT_ONCE = 250  # pictures described together
 SECONDS_BETWEEN_LINES = 15.0
@@ -64,8 +64,9 @@ class Cells:
     def __init__(self, learned: Captioned) -> None:
         self.mean = learned.cells.mean((0, 1), dtype=np.float64).astype(np.float32)
         self.deviation = learned.cells.std((0, 1), dtype=np.float32).clip(min=1e-6)
-        self.places = PLACE * _places(*learned.grid)
-        self.channels = learned.cells.shape[2] + self.places.shape[1]
+        channels = learned.cells.shape[2]  # of deviation 1 each
+        self.places = np.float32(LOUD * math.sqrt(channels)) * _places(*learned.grid)
+        self.channels = channels + self.places.shape[1]
 
     def of(self, pictures: Captioned, chosen: NDArray[np.int64] | slice) -> Float[Tensor, "B K _"]:
         """The features of some pictures."""
