@@ -157,8 +157,8 @@ def make_report(learned: Sequence[Learned], command: str) -> Report:
     intro = (
         f"Captioners after Xu et al. (2015) that learned from {first.card['pictures_learned_from']:,} pictures, tested "
         f"on {len(first.test):,} that they never saw. Before each word soft attention takes the mean of all cells with "
-        "its weights, hard attention a single cell, the likeliest. While it learned it looked softly at first, and drew "
-        "its cell at more and more pictures towards the end."
+        "its weights, hard attention a single cell, the likeliest. While it learned it looked softly at first, and "
+        "drew its cell at more and more pictures towards the end."
     )
     tables, results = _measured(learned) if first.test.things is not None else _compared(learned)
     keys = ("parameters", "updates", "seconds", "device", "threads")

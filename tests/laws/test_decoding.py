@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from dragoman.batch import EOS, Batch
+from dragoman.decoding import engines
 from dragoman.decoding import search as search_module
-from dragoman.decoding import translator as translator_module
 from dragoman.decoding.sampling import Sampling, sample
 from dragoman.decoding.scoring import score
 from dragoman.decoding.search import Ensemble, Hypothesis, search
@@ -244,7 +244,7 @@ def test_a_sentence_is_translated_alone_as_in_any_company(
     order = list(range(len(numbers)))
     random.Random(0).shuffle(order)
     for tokens_at_once in (401, 4096):
-        monkeypatch.setattr(translator_module, "TOKENS_AT_ONCE", {"cpu": tokens_at_once})
+        monkeypatch.setattr(engines, "TOKENS_AT_ONCE", {"cpu": tokens_at_once})
         shuffled = translator.translate([numbers[n] for n in order])
         assert [each.text for each in shuffled] == [alone[n] for n in order]
     among_longer = translator.translate(["98765432109876", *numbers, "1234567890123"])
