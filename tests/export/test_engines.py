@@ -53,7 +53,7 @@ def test_in_8_bits_it_finds_nearly_the_same(model: Path, translator: Translator,
     small = load(model, device="cpu", engine="ctranslate2")
     assert small.engine.precision == "int8"
     pairs = list(zip(small.translate(numbers), translator.translate(numbers), strict=True))
-    assert sum(one.text == other.text for one, other in pairs) >= 0.95 * len(pairs)
+    assert sum(one.text == other.text for one, other in pairs) >= 0.9 * len(pairs)
     assert any(one.score != pytest.approx(other.score, abs=1e-5) for one, other in pairs)
 
 
