@@ -18,7 +18,7 @@ from dragoman.batch import Batch, Side
 from dragoman.config import Section
 from dragoman.kernels.attention import Visible
 from dragoman.models.convolution import Convolution
-from dragoman.models.interface import AttentionWeights, Memory, Model, State
+from dragoman.models.interface import AttentionWeights, Memory, Model, State, new_embeddings, spread_embeddings
 
 DILATIONS = (1, 2, 4, 8, 16)  # of one layer after the other, then from the beginning
 
@@ -44,18 +44,14 @@ class ByteNet(Model):
     def __init__(self, config: ByteNetConfig, vocabulary: int, source_vocabulary: int | None = None) -> None:
         super().__init__()
         self.longest, self.width = config.longest, config.width
-        self.target_embedding = nn.Embedding(vocabulary, config.width)
-        self.source_embedding = (
-            self.target_embedding if source_vocabulary is None else nn.Embedding(source_vocabulary, config.width)
-        )
+        self.target_embedding, self.source_embedding = new_embeddings(vocabulary, source_vocabulary, config.width)
         self.dropout = nn.Dropout(config.dropout)
         dilations = [DILATIONS[number % len(DILATIONS)] for number in range(config.layers)]
         block = partial(Block, config.width, config.kernel, config.dropout)
         self.encoder = nn.ModuleList(block(dilation, is_causal=False) for dilation in dilations)
         self.decoder = nn.ModuleList(block(dilation, is_causal=True) for dilation in dilations)
         self.last = nn.Sequential(nn.Linear(config.width, config.width), nn.LayerNorm(config.width), nn.ReLU())
-        for embedding in {self.source_embedding, self.target_embedding}:
-            nn.init.normal_(embedding.weight, std=config.width**-0.5)
+        spread_embeddings(self.target_embedding, self.source_embedding)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """What stands before the output projection, for every target position at once."""

@@ -19,7 +19,7 @@ from dragoman.config import Section
 from dragoman.kernels.attention import Visible
 from dragoman.models.alignment import masked_softmax
 from dragoman.models.convolution import Convolution
-from dragoman.models.interface import AttentionWeights, Memory, Model, State
+from dragoman.models.interface import AttentionWeights, Memory, Model, State, new_embeddings
 from dragoman.models.positions import Positions
 
 
@@ -52,10 +52,7 @@ class ConvS2S(Model):
     def __init__(self, config: ConvS2SConfig, vocabulary: int, source_vocabulary: int | None = None) -> None:
         super().__init__()
         self.longest, self.width = config.longest, config.width
-        self.target_embedding = nn.Embedding(vocabulary, config.width)
-        self.source_embedding = (
-            self.target_embedding if source_vocabulary is None else nn.Embedding(source_vocabulary, config.width)
-        )
+        self.target_embedding, self.source_embedding = new_embeddings(vocabulary, source_vocabulary, config.width)
         self.source_positions, self.target_positions = (
             Positions("learned", config.longest, config.width) for _ in range(2)
         )

@@ -90,6 +90,18 @@ class Model(nn.Module, ABC):
         return next(self.parameters()).device
 
 
+def new_embeddings(vocabulary: int, source_vocabulary: int | None, width: int) -> tuple[nn.Embedding, nn.Embedding]:
+    """Of target and source; one and the same where they share a vocabulary."""
+    target = nn.Embedding(vocabulary, width)
+    return target, target if source_vocabulary is None else nn.Embedding(source_vocabulary, width)
+
+
+def spread_embeddings(*embeddings: nn.Embedding) -> None:
+    """Begin with N(0, 1/width), each once and in this order: a seed makes one model."""
+    for embedding in dict.fromkeys(embeddings):
+        nn.init.normal_(embedding.weight, std=embedding.embedding_dim**-0.5)
+
+
 def choose_device(name: str) -> torch.device:
     """The device of this name; "auto" takes the fastest there is."""
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}

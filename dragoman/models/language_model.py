@@ -19,7 +19,7 @@ from dragoman.batch import Batch, Side
 from dragoman.config import Section
 from dragoman.kernels.attention import Visible
 from dragoman.models.attention import KeysValues, MultiHeadAttention
-from dragoman.models.interface import AttentionWeights, Memory, Model, State
+from dragoman.models.interface import AttentionWeights, Memory, Model, State, new_embeddings, spread_embeddings
 from dragoman.models.layers import EncoderLayer, FeedForward, NormPlace, Residual
 from dragoman.models.positions import PositionKind, Positions, Turn
 
@@ -57,10 +57,7 @@ class LanguageModel(Model):
     def __init__(self, config: LanguageModelConfig, vocabulary: int, source_vocabulary: int | None = None) -> None:
         super().__init__()
         self.longest, self.width = config.longest, config.width
-        self.target_embedding = nn.Embedding(vocabulary, config.width)
-        self.source_embedding = (
-            self.target_embedding if source_vocabulary is None else nn.Embedding(source_vocabulary, config.width)
-        )
+        self.target_embedding, self.source_embedding = new_embeddings(vocabulary, source_vocabulary, config.width)
         self.positions = Positions(config.positions, 2 * config.longest, config.width)
         self.dropout = nn.Dropout(config.dropout)
         channels = config.width // config.heads
@@ -69,8 +66,7 @@ class LanguageModel(Model):
         residual = partial(Residual, config.width, config.dropout, config.norm)
         self.layers = nn.ModuleList(EncoderLayer(attention, feed_forward, residual) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
-        for embedding in {self.source_embedding, self.target_embedding}:
-            nn.init.normal_(embedding.weight, std=config.width**-0.5)
+        spread_embeddings(self.target_embedding, self.source_embedding)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """What stands before the output projection, for every target position at once."""

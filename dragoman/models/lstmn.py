@@ -18,7 +18,7 @@ from dragoman.batch import Batch, Side
 from dragoman.config import Section
 from dragoman.kernels.attention import Visible
 from dragoman.models.alignment import Score, choose, masked_softmax
-from dragoman.models.interface import AttentionWeights, Memory, Model, State
+from dragoman.models.interface import AttentionWeights, Memory, Model, State, new_embeddings, spread_embeddings
 
 
 class LstmnConfig(Section):
@@ -40,17 +40,13 @@ class Lstmn(Model):
     def __init__(self, config: LstmnConfig, vocabulary: int, source_vocabulary: int | None = None) -> None:
         super().__init__()
         self.longest, self.width = config.longest, config.width
-        self.target_embedding = nn.Embedding(vocabulary, config.width)
-        self.source_embedding = (
-            self.target_embedding if source_vocabulary is None else nn.Embedding(source_vocabulary, config.width)
-        )
+        self.target_embedding, self.source_embedding = new_embeddings(vocabulary, source_vocabulary, config.width)
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = LookingBack(config.width, config.width)
         self.decoder = LookingBack(2 * config.width, config.width)
         self.score = Score("additive", config.width)
         self.combine = nn.Linear(2 * config.width, config.width, bias=False)
-        for embedding in {self.source_embedding, self.target_embedding}:
-            nn.init.normal_(embedding.weight, std=config.width**-0.5)
+        spread_embeddings(self.target_embedding, self.source_embedding)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """What stands before the output projection, for every target position."""

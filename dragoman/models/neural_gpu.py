@@ -17,7 +17,7 @@ from dragoman.batch import Batch, Side
 from dragoman.config import Section
 from dragoman.kernels.attention import Visible
 from dragoman.models.convolution import Convolution
-from dragoman.models.interface import AttentionWeights, Memory, Model, State
+from dragoman.models.interface import AttentionWeights, Memory, Model, State, new_embeddings, spread_embeddings
 
 
 class NeuralGPUConfig(Section):
@@ -45,17 +45,13 @@ class NeuralGPU(Model):
     def __init__(self, config: NeuralGPUConfig, vocabulary: int, source_vocabulary: int | None = None) -> None:
         super().__init__()
         self.longest, self.width = config.longest, config.width
-        self.target_embedding = nn.Embedding(vocabulary, config.width)
-        self.source_embedding = (
-            self.target_embedding if source_vocabulary is None else nn.Embedding(source_vocabulary, config.width)
-        )
+        self.target_embedding, self.source_embedding = new_embeddings(vocabulary, source_vocabulary, config.width)
         self.dropout = nn.Dropout(config.dropout)
         self.encoder, self.decoder = (
             nn.ModuleList(ConvolutionalGRU(config.width, tapes, config.kernel) for _ in range(config.layers))
             for tapes in (1, 2)
         )
-        for embedding in {self.source_embedding, self.target_embedding}:
-            nn.init.normal_(embedding.weight, std=config.width**-0.5)
+        spread_embeddings(self.target_embedding, self.source_embedding)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """What stands before the output projection: a step for each target position, of all sentences of a row."""

@@ -19,7 +19,7 @@ from dragoman.batch import Batch, Side
 from dragoman.config import Section
 from dragoman.kernels.attention import Visible
 from dragoman.models.alignment import Alignment, Scoring, Seen, Sight, choose
-from dragoman.models.interface import AttentionWeights, Memory, Model, State
+from dragoman.models.interface import AttentionWeights, Memory, Model, State, new_embeddings, spread_embeddings
 
 CellKind = Literal["rnn", "gru", "lstm"]
 CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
@@ -62,10 +62,7 @@ class Recurrent(Model):
         self.longest, self.width, self.residual = config.longest, config.width, config.residual
         self.looks = None if config.attention == "none" else config.looks
         self.tells_always = config.summary == "always"
-        self.target_embedding = nn.Embedding(vocabulary, config.width)
-        self.source_embedding = (
-            self.target_embedding if source_vocabulary is None else nn.Embedding(source_vocabulary, config.width)
-        )
+        self.target_embedding, self.source_embedding = new_embeddings(vocabulary, source_vocabulary, config.width)
         self.dropout = nn.Dropout(config.dropout)
         ways: list[str] = ["forward", "backward"] if config.reads == "both" else [config.reads]
         self.encoder = nn.ModuleList(
@@ -80,8 +77,7 @@ class Recurrent(Model):
         if config.attention != "none":
             self.alignment = Alignment(config.width, config.attention, config.sight, config.window)
             self.combine = nn.Linear(2 * config.width, config.width, bias=False)
-        for embedding in {self.source_embedding, self.target_embedding}:
-            nn.init.normal_(embedding.weight, std=config.width**-0.5)
+        spread_embeddings(self.target_embedding, self.source_embedding)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """What stands before the output projection, for every target position."""

@@ -18,7 +18,7 @@ from dragoman.batch import Batch, Side
 from dragoman.config import Section
 from dragoman.kernels.attention import Visible
 from dragoman.models.attention import KeysValues, MultiHeadAttention
-from dragoman.models.interface import AttentionWeights, Memory, Model, State
+from dragoman.models.interface import AttentionWeights, Memory, Model, State, new_embeddings
 from dragoman.models.layers import (
     NORMS,
     DecoderLayer,
@@ -95,10 +95,7 @@ class Transformer(Model):
         self.longest = config.longest
         self.width = config.width
         self.window = config.window
-        self.target_embedding = nn.Embedding(vocabulary, config.width)
-        self.source_embedding = (
-            self.target_embedding if source_vocabulary is None else nn.Embedding(source_vocabulary, config.width)
-        )
+        self.target_embedding, self.source_embedding = new_embeddings(vocabulary, source_vocabulary, config.width)
         self.positions = Positions(config.positions, config.longest, config.width)
         self.dropout = nn.Dropout(config.dropout)
         attention = partial(MultiHeadAttention, config.width, config.heads, *config.channels, config.key_heads)

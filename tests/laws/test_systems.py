@@ -183,6 +183,18 @@ def test_weights_are_positive_and_stay_inside_the_sentence(name: str) -> None:
 
 
 @each_system
+def test_a_seed_makes_one_model_of_two_vocabularies(name: str) -> None:
+    config = Recipe.model_validate({"model": SYSTEMS[name], "training": {"row_length": 31}}).model
+    models: list[Model] = []  # all are kept: what lies where in memory must not decide what is drawn first
+    for _ in range(13):
+        torch.manual_seed(0)
+        models.append(config.build(VOCABULARY, 17))
+    for model in models[1:]:
+        for one, other in zip(models[0].parameters(), model.parameters(), strict=True):
+            assert torch.equal(one, other)
+
+
+@each_system
 def test_every_parameter_learns(name: str) -> None:
     model, batch = make(name).train(), packed([[2, 0], [3, 1]], 17, 13)
     model.project(model(batch))[batch.target.segments > 0].log_softmax(-1)[:, 5].sum().backward()
