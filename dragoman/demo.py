@@ -18,7 +18,7 @@ from dragoman.data.prepare import Corpus, prepare
 from dragoman.decoding.translator import Translator, load
 from dragoman.errors import ConfigError
 from dragoman.evaluation.report import evaluate, keep_in_card
-from dragoman.everyday import SOURCE, everyday_models
+from dragoman.everyday.find import SOURCE, everyday_models
 from dragoman.plots.terminal import attention_map
 from dragoman.recipe import Recipe, read_recipe
 from dragoman.saved import find_model

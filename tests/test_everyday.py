@@ -9,7 +9,7 @@ import pytest
 import dragoman
 from dragoman.data.corpora import read_text_pairs
 from dragoman.evaluation.metrics import plain_bleu
-from dragoman.everyday import everyday_models, find_everyday
+from dragoman.everyday.find import everyday_models, find_everyday
 from dragoman.saved import verify
 
 ROOT = Path(__file__).parents[1]

@@ -19,7 +19,7 @@ from dragoman.commands.options import (
     load_together,
 )
 from dragoman.errors import ConfigError, ModelError
-from dragoman.everyday import everyday_models
+from dragoman.everyday.find import everyday_models
 
 if TYPE_CHECKING:
     from dragoman.decoding.translator import Translator

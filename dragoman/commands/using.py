@@ -88,7 +88,7 @@ def translate(
 
 
 def _model_or_everyday(model: Path | None, to: str | None) -> Path:
-    from dragoman.everyday import everyday_models, find_everyday
+    from dragoman.everyday.find import everyday_models, find_everyday
 
     if model is not None:
         if to is not None:
