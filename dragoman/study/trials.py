@@ -38,7 +38,7 @@ from dragoman.study.trial import (
     read_conditions,
     read_result,
 )
-from dragoman.training.checkpoints import LOCK, locked
+from dragoman.training.checkpoints import check_owned, locked
 from dragoman.training.loop import stop_request
 
 POLL = 0.1  # seconds between looks at the trials
@@ -135,7 +135,7 @@ def run_study(plan: Plan, recipes: dict[str, Recipe], console: Console) -> Outco
         plan.average,
     )
     trials = trials_of(recipes, plan.seeds, data)
-    _check_folder(plan.out)
+    check_owned(plan.out, STUDY, "a study's folder")
     _warn_of_warm_up(trials, console)
     with locked(plan.out):
         _agree(plan.out, conditions)
@@ -175,12 +175,6 @@ def _test_text(plan: Plan, data: Data) -> tuple[list[str], list[str], str]:
     pairs = [data.valid.pair(number) for number in range(len(data.valid))]
     sources = data.source_vocabulary.decode([source.tolist() for source, _ in pairs])
     return sources, data.target_vocabulary.decode([target.tolist() for _, target in pairs]), "validation split"
-
-
-def _check_folder(out: Path) -> None:
-    names = {each.name for each in out.iterdir()} - {LOCK} if out.is_dir() else set()
-    if (names and STUDY not in names) or (out.exists() and not out.is_dir()):
-        raise ConfigError(out, "exists and is not a study's folder", hint="choose another --out")
 
 
 def _agree(out: Path, conditions: Conditions) -> None:
