@@ -25,7 +25,7 @@ from dragoman.errors import ModelError
 from dragoman.evaluation.metrics import bleu
 from dragoman.models.captioner import Captioner, CaptionerConfig
 from dragoman.plots.captions import Looked, draw_glimpses
-from dragoman.plots.charts import as_svg, drawing
+from dragoman.plots.charts import as_svg, check_drawing
 from dragoman.recipe import hash_of, read_as
 from dragoman.saved import FORMAT, RECIPE, WEIGHTS, Card, read_tensors, verify, write_card
 from dragoman.study.captioning import CaptionTraining, Cells, Rate, Words, Written, assess, describe, train
@@ -75,8 +75,7 @@ def study_captions(
     """Train a captioner of each recipe, unless that was done, and report what they say and where they look."""
     recipes = {Path(name).stem: read_caption_recipe(name, overrides) for name in names}
     pictures = read_features(*given) if given else None
-    with drawing():
-        pass  # better refused before minutes of training than behind them
+    check_drawing()
     with _own_folder(out):
         learned = []
         for name, recipe in recipes.items():
