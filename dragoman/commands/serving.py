@@ -76,7 +76,7 @@ def serve(
         place = choose_place(device, threads)
         translators: dict[Pair, Translator] = {}
         for word in models:
-            path, pair = _find_pair(word)
+            path, pair = find_pair(word)
             if pair in translators:
                 raise ConfigError(word, f"a model from {pair.source} into {pair.target} has been given already")
             given = {"beam": beam, "alpha": alpha, "precision": precision}
@@ -92,18 +92,18 @@ def serve(
             raise KeyboardInterrupt
 
 
-def _find_pair(word: str) -> tuple[Path, "Pair"]:
-    """A folder and its languages: those that are said, else those of the model's card."""
+def find_pair(word: str) -> tuple[Path, "Pair"]:
+    """A model folder and its languages: those that are said, else those of the model's card."""
     from dragoman.saved import find_model, read_card
     from dragoman.serving.languages import normalise_code
     from dragoman.serving.tasks import Pair
 
-    if named := NAMED.fullmatch(word):
-        return Path(named[3]), Pair(normalise_code(named[1]), normalise_code(named[2]))
-    source, target = read_card(find_model(Path(word))).get("languages", (None, None))
+    named = NAMED.fullmatch(word)
+    folder = find_model(Path(named[3] if named else word))
+    source, target = (named[1], named[2]) if named else read_card(folder).get("languages", (None, None))
     if not source or not target:
         raise ModelError(word, "its card does not say its languages", hint=f"say them, such as en:de={word}")
-    return Path(word), Pair(normalise_code(source), normalise_code(target))
+    return folder, Pair(normalise_code(source), normalise_code(target))
 
 
 def _begin_to_log() -> None:
