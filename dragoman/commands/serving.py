@@ -83,8 +83,6 @@ def serve(
             translators[pair] = load_together([path], place, None, given, engine)
             if not translators[pair].models:
                 raise ConfigError(word, "a converted copy shows no attention", hint="serve the model it was made of")
-            if translators[pair].is_plain:
-                raise ConfigError(word, "this model learned from plain text: it goes on writing and does not translate")
             translators[pair].translate(["1"])
         _begin_to_log()
         server = Server(translators, limits, known, Rate(rate) if rate else None, cors or [])
@@ -94,13 +92,16 @@ def serve(
 
 def find_pair(word: str) -> tuple[Path, "Pair"]:
     """A model folder and its languages: those that are said, else those of the model's card."""
-    from dragoman.saved import find_model, read_card
+    from dragoman.saved import find_model, read_card, read_recipe_file
     from dragoman.serving.languages import normalise_code
     from dragoman.serving.tasks import Pair
 
     named = NAMED.fullmatch(word)
     folder = find_model(Path(named[3] if named else word))
-    source, target = (named[1], named[2]) if named else read_card(folder).get("languages", (None, None))
+    card = read_card(folder)
+    if read_recipe_file(folder).data.plain:
+        raise ConfigError(word, "this model learned from plain text: it goes on writing and does not translate")
+    source, target = (named[1], named[2]) if named else card.get("languages", (None, None))
     if not source or not target:
         raise ModelError(word, "its card does not say its languages", hint=f"say them, such as en:de={word}")
     return folder, Pair(normalise_code(source), normalise_code(target))
