@@ -40,6 +40,7 @@ from dragoman.study.trial import (
 )
 from dragoman.training.checkpoints import check_owned, locked
 from dragoman.training.loop import stop_request
+from dragoman.training.schedule import still_warms_up
 
 POLL = 0.1  # seconds between looks at the trials
 
@@ -79,10 +80,6 @@ class Trial:
     def label(self) -> str:
         """What its folder is called."""
         return f"{self.name}-seed{self.recipe.training.seed}"
-
-    def still_warms_up(self, steps: int) -> bool:
-        """Whether the learning rate has not reached its peak after so many."""
-        return steps < self.recipe.training.warmup
 
 
 @dataclass(frozen=True)
@@ -159,7 +156,8 @@ def trials_of(recipes: dict[str, Recipe], seeds: int, data: Data) -> list[Trial]
 
 
 def _warn_of_warm_up(trials: Sequence[Trial], console: Console) -> None:
-    never_warm = [each.name for each in trials if (steps := each.recipe.training.steps) and each.still_warms_up(steps)]
+    planned = [(each.name, each.recipe.training) for each in trials]
+    never_warm = [name for name, config in planned if config.steps and still_warms_up(config, config.steps)]
     if never_warm:
         said = "warm-up is longer than the budget in steps (set training.warmup)"
         console.out(f"{said}: {', '.join(dict.fromkeys(never_warm))}", highlight=False)
