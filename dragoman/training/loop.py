@@ -139,6 +139,8 @@ class Trainer:
             )
             journal.warn(what, progress.step)
         self.warn_of_warm_up(journal, progress.step, self.recipe.training.steps)
+        if self.data.manifest.without_validation:
+            journal.say(self.data.manifest.without_validation)
         if progress.rows_at_once is None:
             progress.rows_at_once = self._rows_that_should_fit()
         values = {

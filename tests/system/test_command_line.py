@@ -30,6 +30,7 @@ from dragoman.streams import LINES_AT_ONCE
 from tests.system.conftest import Call
 from tests.training.conftest import MINUSCULE
 
+SMALL_GPT = ["model.layers=1", "model.width=12", "model.hidden=17", "model.heads=3", "training.row_length=48"]
 DRAGOMAN = [sys.executable, "-m", "dragoman.cli"]
 TORCH = ("--engine", "torch")  # as it was trained, and silent
 SECONDS = 120  # more than any answer needs on a busy machine
@@ -430,6 +431,27 @@ def test_a_folder_may_have_any_name_and_is_called_by_it(reversals: Path, tmp_pat
         assert str(named) in ended.err
     assert str(mean) in call("inspect", mean).out
     assert call("prepare", *texts, "--out", data).err.startswith(f"error: {data}: already exists")
+
+
+def test_who_gives_no_validation_text_is_told_what_it_costs(reversals: Path, tmp_path: Path, call: Call) -> None:
+    said = "validation text: none; no BLEU is seen while a model learns, and its last checkpoint is taken for its best"
+    sides = {side: reversals / f"test.{suffix}" for side, suffix in (("source", "fwd"), ("target", "rev"))}
+    both = [word for side, file in sides.items() for word in (f"--{side}", file)]
+    valid = [word for side, file in sides.items() for word in (f"--valid-{side}", file)]
+    for words, given in (
+        (both, "(`dragoman prepare` takes --valid-source and --valid-target)"),
+        (both[2:], "(`dragoman prepare` takes --valid-target)"),
+        ([*both, *valid], None),
+    ):
+        data, run_ = (tmp_path / f"{name}{len(words)}" for name in ("data", "run"))
+        prepared = call("prepare", *words, "--vocabulary", "11", "--out", data)
+        recipe = ["tiny", *MINUSCULE] if "--source" in words else ["systems/gpt", *SMALL_GPT]
+        trained = call("train", *recipe, "--data", data, "--out", run_, "training.steps=1")
+        for ended in (prepared, trained):
+            assert ended.code == 0, ended.err
+            assert [line for line in ended.err.splitlines() if line.startswith("validation text")] == (
+                [f"{said} {given}"] if given else []
+            )
 
 
 def prepare_on_a_terminal(words: Sequence[str], variables: dict[str, str]) -> tuple[bytes, bytes]:
