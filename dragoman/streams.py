@@ -9,10 +9,10 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
-from dragoman.data.corpora import decode_line, read_lines, split_lines
+from dragoman.data.corpora import decode_line, no_such_file, read_lines, split_lines
 from dragoman.decoding.translator import Translation
 from dragoman.durable import beside, flush
-from dragoman.errors import ConfigError, DataError
+from dragoman.errors import ConfigError
 
 LINES_AT_ONCE = 1024  # a window of a stream: enough to batch by length, little enough for endless input
 
@@ -35,7 +35,7 @@ def open_input(path: Path | None) -> Iterator[Iterator[str]]:
 def check_files(input: Path | None, output: Path | None) -> None:
     """There is a text, and nobody wants theirs replaced by its translation."""
     if input and not input.exists():
-        raise DataError(input, "no such file")
+        raise no_such_file(input)
     if input and output and output.exists() and output.samefile(input):
         raise ConfigError(output, "is the input too", hint="choose another --output")
 
