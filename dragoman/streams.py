@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from dragoman.data.corpora import decode_line, no_such_file, read_lines, split_lines
+from dragoman.decoding.steps import Step
 from dragoman.decoding.translator import Translation
 from dragoman.durable import beside, flush
 from dragoman.errors import ConfigError
@@ -54,6 +55,16 @@ def format_answers(
             yield f"{answer.text}\n"
         else:
             yield from (f"{number}\t{each.score:.6f}\t{each.text}\n" for each in answer.alternatives)
+
+
+def format_steps(steps: Sequence[Step], made_with: Mapping[str, str] | None) -> Iterator[str]:
+    """A line a step, or one object with all steps of a text and what they have written in the end."""
+    if made_with is None:
+        yield from (f"{step}\n" for step in steps)
+    else:
+        text = steps[-1].written if steps else ""
+        found = {"text": text, "steps": [step._asdict() for step in steps], **made_with}
+        yield json.dumps(found, ensure_ascii=False) + "\n"
 
 
 @contextmanager

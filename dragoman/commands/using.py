@@ -53,7 +53,15 @@ def translate(
     """Translate lines: exactly one line out for each line in, in order, empty for empty."""
     from dragoman.decoding.sampling import Sampling
     from dragoman.decoding.steps import show_steps
-    from dragoman.streams import LINES_AT_ONCE, check_files, format_answers, open_input, open_output, windows
+    from dragoman.streams import (
+        LINES_AT_ONCE,
+        check_files,
+        format_answers,
+        format_steps,
+        open_input,
+        open_output,
+        windows,
+    )
 
     check_files(input, output)
     if not sample and (temperature != 1.0 or top_k is not None or top_p is not None):
@@ -75,7 +83,7 @@ def translate(
         made_with = {"engine": translator.engine.name, "precision": translator.engine.precision} if as_json else None
         for number, texts in windows(lines, window):
             if steps:
-                write(f"{step}\n" for step in show_steps(translator, texts[0]))
+                write(format_steps(show_steps(translator, texts[0]), made_with))
                 continue
             forced = None if prefix is None else [prefix] * len(texts)
             answers = translator.translate(texts, n_best, forced, how, seed + number)

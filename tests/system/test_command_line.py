@@ -288,6 +288,20 @@ def test_the_steps_lead_to_the_end_and_write_the_translation(reverser: Path, ask
     assert [found[end][1] for end in ends] == [answers[0], answers[2]]
 
 
+def test_the_steps_of_a_line_are_one_object_for_programs(reverser: Path, ask: Callable[..., list[str]]) -> None:
+    lines = ["271", "", "8281"]
+    found = [json.loads(line) for line in ask(lines, reverser, "--steps", "--json")]
+    assert [each["text"] for each in found] == ask(lines, reverser, "--beam", "1")
+    told = [
+        f"{step['number']:>3}  {step['written']!r}  ->  "
+        f"{'  '.join(f'{piece} {share:.3f}' for piece, share in step['best'])}  (looking at {step['looking_at']})"
+        for each in found
+        for step in each["steps"]
+    ]
+    assert told == ask(lines, reverser, "--steps")
+    assert [{"engine", "precision", "steps", "text"} == each.keys() for each in found] == [True] * len(lines)
+
+
 def test_help_and_version_do_not_wait_for_torch() -> None:
     groups = {name: getattr(command, "commands", {}) for name, command in get_command(app).commands.items()}  # type: ignore[attr-defined]
     commands = [*([name] for name in groups), *([name, inner] for name, inside in groups.items() for inner in inside)]
