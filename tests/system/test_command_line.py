@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+import torch
 from safetensors import safe_open
 from typer.main import get_command
 
 from dragoman import __version__
+from dragoman.batch import EOS
 from dragoman.cli import app
-from dragoman.saved import CHECKPOINTS, find_model, read_card
+from dragoman.saved import CHECKPOINTS, find_model, load_model, read_card, save_model
 from dragoman.streams import LINES_AT_ONCE
 from tests.system.conftest import Call
 from tests.training.conftest import MINUSCULE
@@ -128,8 +130,9 @@ def test_a_huge_line_is_one_line_still(reversals: Path, tmp_path: Path, call: Ca
     assert done.returncode == 0
     assert done.stdout.count(b"\n") == 3
     assert done.stdout.endswith(b"\n\n")
-    assert done.stderr.startswith(b"warning: a text of 100,001 pieces is translated in parts")
-    assert done.stderr.count(b"\n") == 1
+    first, *others = done.stderr.splitlines()
+    assert first.startswith(b"warning: a text of 100,001 pieces is translated in parts")
+    assert all(line.endswith(b"translated into nothing") for line in others)  # what knows nothing may say nothing
 
 
 def test_a_reader_that_has_enough_ends_endless_input_quietly(
@@ -300,6 +303,36 @@ def test_the_steps_of_a_line_are_one_object_for_programs(reverser: Path, ask: Ca
     ]
     assert told == ask(lines, reverser, "--steps")
     assert [{"engine", "precision", "steps", "text"} == each.keys() for each in found] == [True] * len(lines)
+
+
+@pytest.fixture
+def silent(reverser: Path, tmp_path: Path) -> Path:
+    """A model for which every sentence is at its end before it has begun."""
+    saved = load_model(find_model(reverser))
+    with torch.no_grad():
+        saved.model.decoder_norm.weight.zero_()  # type: ignore[union-attr, operator]
+        saved.model.decoder_norm.bias.copy_(torch.eye(64)[0])  # type: ignore[union-attr, operator]
+        saved.model.target_embedding.weight[:, 0] = torch.eye(len(saved.target_vocabulary))[EOS] * 50  # type: ignore[union-attr, index]
+    vocabularies = (saved.source_vocabulary, saved.target_vocabulary)
+    card = {name: saved.card[name] for name in ("languages", "data", "step")}
+    save_model(tmp_path / "silent", saved.model, saved.recipe, vocabularies, card)
+    return tmp_path / "silent"
+
+
+def test_lines_that_become_nothing_are_counted_on_stderr(silent: Path) -> None:
+    for text, said in (
+        (b"271\n\n90\n8281\n", b"warning: 3 lines that are not blank were translated into nothing\n"),
+        (b"271\n \n", b"warning: 1 line that is not blank was translated into nothing\n"),
+        (b"\n \n", b""),
+    ):
+        done = run("translate", silent, *TORCH, input=text)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"\n" * text.count(b"\n"), said)
+
+
+def test_an_evaluation_says_so_too(silent: Path, reversals: Path, call: Call, caplog: pytest.LogCaptureFixture) -> None:
+    files = ("--source", reversals / "valid.fwd", "--target", reversals / "valid.rev")
+    assert call("evaluate", silent, *files).code == 0
+    assert caplog.messages == ["50 lines that are not blank were translated into nothing"]
 
 
 def test_help_and_version_do_not_wait_for_torch() -> None:
