@@ -207,6 +207,12 @@ def setting(plan: Plan, outcome: Outcome) -> list[str]:
             f"Ended inside the warm-up, before the learning rate reached its peak: {', '.join(cold)}. Such a score "
             "says little; a shorter training.warmup or more training mends it."
         )
+    silent = [f"{label} ({each.left_empty:,})" for label, each in outcome.results.items() if each.left_empty]
+    if silent:
+        lines.append(
+            f"Lines translated into nothing, of {len(outcome.sources):,}: {', '.join(silent)}. A model that leaves "
+            "most of them empty has not learned to write yet."
+        )
     return lines
 
 

@@ -75,7 +75,9 @@ def test_what_a_trial_found_is_all_there(done: Outcome) -> None:
     result, folder = done.results["plain-seed0"], done.folder / RUNS / "plain-seed0"
     assert (result.name, result.seed, result.steps, result.averaged) == ("plain", 0, 5, [3, 5])
     assert result == read_result(folder)
-    assert len((folder / TRANSLATIONS).read_text().splitlines()) == len(done.references) == 100
+    translations = (folder / TRANSLATIONS).read_text().split("\n")[:-1]
+    assert len(translations) == len(done.references) == 100
+    assert result.left_empty == sum(not line.strip() for line in translations)
     steps = [event for event in read_journal(folder / "run") if event["event"] == "step"]
     assert result.training_seconds >= steps[-1]["seconds"] > 0
     assert result.memory_bytes is not None
