@@ -65,8 +65,11 @@ class Plan:
 
     @property
     def threads_of_a_trial(self) -> int:
-        """The machine's cores are shared out."""
-        return self.threads or max(1, (os.cpu_count() or 1) // self.at_once)
+        """As many as any command takes, --threads or else OMP_NUM_THREADS; unless either is given, cores are shared."""
+        if self.threads is not None:
+            return self.threads
+        usual = torch.get_num_threads()
+        return usual if os.environ.get("OMP_NUM_THREADS") else max(1, usual // self.at_once)
 
 
 @dataclass(frozen=True)
