@@ -1,6 +1,7 @@
 """Decoding in slow motion: what is there so far, the five best next pieces, the source piece looked at most."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -11,18 +12,32 @@ from dragoman.decoding.translator import Translator
 SHOWN = 5
 
 
+class Step(NamedTuple):
+    """One step of greedy decoding; as a string, a line for people."""
+
+    number: int  # counted from 1
+    written: str  # before it
+    best: list[tuple[str, float]]  # the likeliest next pieces, each with its share
+    looking_at: str | None  # a source piece, unless the model looks at nothing: what it knows is in its state
+
+    def __str__(self) -> str:
+        shown = "  ".join(f"{piece} {share:.3f}" for piece, share in self.best)
+        line = f"{self.number:>3}  {self.written!r}  ->  {shown}"
+        return f"{line}  (looking at {self.looking_at})" if self.looking_at is not None else line
+
+
 @torch.inference_mode()
-def show_steps(translator: Translator, text: str) -> Iterator[str]:
-    """One line a step of greedy decoding, until the end token; nothing for a blank text."""
+def show_steps(translator: Translator, text: str) -> Sequence[Step]:
+    """The steps of greedy decoding, until the end token; none for a blank text."""
     vocabulary = translator.target_vocabulary
     ids = translator.encode([text])[0][: translator.longest] if text.strip() else []
-    written: list[int] = []
     if not ids:
-        return
+        return []
     source = Side.of([[*ids, EOS]]).to(translator.models[0].device)
     ensemble = Ensemble.start(translator.models, source, 1)
     limit = int(output_limits(translator.models, source, translator.decoding.extra)[0])
-    lines = []
+    written: list[int] = []
+    found: list[Step] = []
     while not written or written[-1] != EOS:
         last = torch.tensor([written[-1] if written else BOS], device=source.ids.device)
         probabilities = ensemble.step(last)[0].exp()
@@ -30,14 +45,12 @@ def show_steps(translator: Translator, text: str) -> Iterator[str]:
         if len(written) + 1 == limit:
             probabilities[torch.arange(len(probabilities)) != EOS] = 0.0
         best = probabilities.topk(SHOWN)
-        pieces = vocabulary.pieces(best.indices.tolist())
-        shown = "  ".join(f"{piece} {share:.3f}" for piece, share in zip(pieces, best.values.tolist(), strict=True))
-        lines.append(f"{len(written) + 1:>3}  {vocabulary.decode([written])[0]!r}  ->  {shown}")
+        pieces = zip(vocabulary.pieces(best.indices.tolist()), best.values.tolist(), strict=True)
+        found.append(Step(len(written) + 1, vocabulary.decode([written])[0], list(pieces), None))
         written.append(int(best.indices[0]))
     # One forced pass tells what each step looked at most, by the last layer's heads together.
     maps = translator.attention_of_ids(ids, written[:-1])
-    if not len(maps.cross):  # a model that looks at nothing: what it knows of the source is in its state
-        yield from lines
-        return
-    for line, place in zip(lines, maps.cross[-1].mean(0).argmax(-1).tolist(), strict=True):
-        yield f"{line}  (looking at {maps.source_pieces[place]})"
+    if not len(maps.cross):
+        return found
+    places = maps.cross[-1].mean(0).argmax(-1).tolist()
+    return [step._replace(looking_at=maps.source_pieces[place]) for step, place in zip(found, places, strict=True)]
