@@ -4,6 +4,7 @@ import html
 from typing import Any
 
 from dragoman import __version__
+from dragoman.serving.inside import MOST_POSITIONS
 from dragoman.serving.languages import Languages, outward_code
 from dragoman.serving.limits import Limits
 
@@ -41,8 +42,13 @@ def describe(languages: Languages, limits: Limits, wants_key: bool) -> Schema:
     format = {"type": "string", "enum": ["text", "html"], "default": "text"}
     alternatives = {"type": "integer", "minimum": 0, "maximum": limits.alternatives, "default": 0}
     kind = {"type": "string", "enum": ["encoder", "decoder", "cross"], "default": "cross"}
-    translate = {"q": texts, **pair, "format": format, "alternatives": alternatives, "scores": FLAG, "alignment": FLAG}
-    attention = {"q": text, **pair, "translation": text, "kind": kind, "layer": {**WHOLE, "minimum": 0, "default": 0}}
+    translate = {"q": texts, **pair, "format": format, "alternatives": alternatives, "scores": FLAG}
+    translate |= {"alignment": FLAG, "sentences": FLAG}
+    inside = {"q": text, **pair, "translation": text}
+    counted = {**WHOLE, "minimum": 0}
+    head = {**counted, "description": "adds this head's queries, keys and scores before the softmax"}
+    attention = {**inside, "kind": kind, "layer": {**counted, "default": 0}, "head": head}
+    length = {**WHOLE, "minimum": 1, "maximum": MOST_POSITIONS, "default": MOST_POSITIONS}
     file = {"file": {"type": "string", "format": "binary", "description": ".txt or .html"}, **pair}
     found = {
         "translatedText": each,
@@ -50,6 +56,7 @@ def describe(languages: Languages, limits: Limits, wants_key: bool) -> Schema:
         "alternatives": {},
         "scores": {},
         "alignment": {},
+        "sentences": {},
         "warnings": {},
     }
     asked = ["q", "source", "target"]
@@ -72,6 +79,14 @@ def describe(languages: Languages, limits: Limits, wants_key: bool) -> Schema:
                 [*asked, "translation"], _object({"scores": {}, "logProbabilities": {}, "pieces": {}}),
             ),
             "/attention": _post("What every head of a layer looked at.", attention, asked, _object(maps)),
+            "/inside": _post(
+                "How a translation was written, piece by piece, and which attentions there are.", inside, asked,
+                _object({"translatedText": TEXT, "steps": {"type": "array"}, "beam": _object({})}),
+            ),
+            "/positions": _post(
+                "What is added to the first embeddings to say where they stand.", {**pair, "length": length}, asked[1:],
+                _object({"kind": TEXT, "table": {"type": "array"}}),
+            ),
             "/languages": _get("The languages.", {"type": "array", "items": language}, languages_),
             "/frontend/settings": _get("What a front end should know.", _object({"charLimit": WHOLE})),
             "/health": _get("Whether it runs, and with which models.", _object({"status": TEXT})),

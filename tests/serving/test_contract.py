@@ -157,6 +157,7 @@ def test_detection_tells_what_it_knows(client: httpx.Client) -> None:
 def test_a_front_end_is_told_what_it_needs(client: httpx.Client) -> None:
     settings = client.get("/frontend/settings").json()
     assert settings == {
+        "alternatives": 10,
         "apiKeys": False,
         "charLimit": 10_000,
         "filesTranslation": True,
