@@ -1,0 +1,184 @@
+// The figures of one sentence, in order; each can be missing something, and says what.
+
+import { drawProduct, drawSoftmax, inWords } from "./cell.js";
+import { headColour, look } from "./colours.js";
+import { make } from "./dom.js";
+import { drawHeads } from "./heads.js";
+import { drawHeatMap, isCut } from "./heatmap.js";
+import { Lines } from "./lines.js";
+import { view } from "./link.js";
+import { Panel } from "./panel.js";
+import { asPaper, describePositions, drawPositions } from "./positions.js";
+import { savers } from "./save.js";
+import { Steps } from "./steps.js";
+import { KINDS, merge, nameOfHead, together } from "./weights.js";
+
+const NARROW = 620; // pixels, below which lines run from left to right
+const MOST_POSITIONS = 128;
+
+const LOOKS = {
+  cross: "To write each piece of the translation (below), the model looks at the source (above) and takes from it what it needs.",
+  encoder: "Each piece of the source (below) looks at all of the source (above), and learns from its neighbours what it means here.",
+  decoder: "Each piece that is being written (below) looks back at what had been written before it (above), never ahead.",
+};
+
+export class Figures {
+  // `set` changes what is on view; `look` is told of another translation to look into.
+  constructor(set, look) {
+    this.set = set;
+    this.panels = {
+      lines: new Panel("lines", "Who looks at what"),
+      map: new Panel("map", "The same in numbers"),
+      cell: new Panel("cell", "One weight, taken apart"),
+      heads: new Panel("heads", "All heads"),
+      steps: new Panel("steps", "Step by step"),
+      positions: new Panel("positions", "Where each piece stands"),
+    };
+    this.root = make("div", { class: "figures" }, ...Object.values(this.panels).map((panel) => panel.root));
+    this.steps = new Steps(this.panels.steps, (step) => set({ step, ...this.pinOfStep(step) }), look);
+  }
+
+  async render(weights) {
+    this.weights = weights;
+    const { kind, layer } = view;
+    this.showSteps();
+    this.showPositions();
+    if (!weights.insight.attention[kind].layers) {
+      this.missAttention();
+      return;
+    }
+    this.sides = weights.sides(kind, view.unit);
+    this.showHeads();
+    const found = await weights.load(kind, layer);
+    if (weights !== this.weights || kind !== view.kind || layer !== view.layer) return; // something else is on view by now
+    this.pieces = found;
+    this.merged = found.weights.map((head) => merge(head, this.sides));
+    this.showLines();
+    this.showMap();
+    await this.showCell();
+  }
+
+  missAttention() {
+    this.panels.lines.miss("This model writes without attention: what it knows of the source it carries along. There is nothing to draw here.");
+    for (const name of ["map", "cell", "heads"]) this.panels[name].root.hidden = true;
+  }
+
+  name(figure) {
+    const head = typeof view.head === "number" ? `head-${view.head + 1}` : view.head;
+    return `${figure}-${view.kind}-layer-${view.layer + 1}-${head}`;
+  }
+
+  shown() {
+    return together(this.merged, view.head);
+  }
+
+  facts(more) {
+    const labels = (side) => side.map(({ label }) => label);
+    const { text, translation, ...pair } = { ...this.weights.fields, text: this.weights.fields.q };
+    const place = { kind: view.kind, layer: view.layer, head: view.head, unit: view.unit };
+    return { source: pair.source, target: pair.target, text, translation, ...place, queries: labels(this.sides.queries), keys: labels(this.sides.keys), ...more };
+  }
+
+  showLines() {
+    const count = this.merged.length;
+    const heads = this.merged.map((weights, head) => ({ weights, colour: headColour(head, count), head }));
+    const drawn = view.head === "all" ? heads : typeof view.head === "number" ? [heads[view.head]] : [{ weights: this.shown(), colour: look().accent }];
+    const panel = this.panels.lines;
+    const pinned = view.query !== null ? { side: "query", place: view.query } : view.key !== null ? { side: "key", place: view.key } : null;
+    const isNarrow = panel.stage.clientWidth < NARROW;
+    const name = `${KINDS[view.kind].label} attention, layer ${view.layer + 1}`;
+    const pin = (chosen) => this.set({ query: chosen?.side === "query" ? chosen.place : null, key: chosen?.side === "key" ? chosen.place : null });
+    const lines = new Lines({ ...this.sides, heads: drawn, isNarrow, pinned: isWithin(pinned, this.sides), name }, (words) => panel.say(words || "Point at a piece to see where it looks; choose it to keep it."), pin);
+    const words = LOOKS[view.kind].replaceAll("below", isNarrow ? "right" : "below").replaceAll("above", isNarrow ? "left" : "above");
+    const colours = view.head === "all" && count > 1 ? " A head is a way of looking of its own: each has its colour." : "";
+    panel.show(`${words} The thicker a line, the more it takes.${colours}`, lines.svg, savers(this.name("lines"), { svg: () => lines.svg, json: () => this.facts({ weights: this.merged }) }));
+  }
+
+  showMap() {
+    const panel = this.panels.map;
+    const weights = this.shown();
+    const pinned = view.query !== null && view.key !== null ? view : null;
+    const name = `Weights of ${KINDS[view.kind].label} attention, layer ${view.layer + 1}, ${nameOfHead(view.head)}`;
+    const svg = drawHeatMap({ ...this.sides, weights, pinned, name }, (said) => panel.say(said), (cell) => this.set(cell ?? { query: null, key: null }));
+    const cut = isCut(this.sides) ? " Only the first 96 pieces of each side are drawn; JSON has all." : "";
+    const max = view.head === "max" ? "" : " Each row adds up to 1.";
+    panel.show(`Rows look at columns: layer ${view.layer + 1}, ${nameOfHead(view.head)}.${max} Choose a cell to take it apart.${cut}`, svg, savers(this.name("map"), { svg: () => svg, json: () => this.facts({ weights }) }));
+  }
+
+  showHeads() {
+    const chosen = { layer: view.layer, head: view.head };
+    const rows = drawHeads({ weights: this.weights, kind: view.kind, chosen }, (layer, head) => this.set({ layer, head }), () => {});
+    this.panels.heads.show("Every head has learned to look in its own way: one at the word that is being translated, one at a neighbour, one at nothing in particular. Choose one to see it large.", rows);
+  }
+
+  showSteps() {
+    const { steps, beam } = this.weights.insight;
+    const save = savers("steps", { json: () => ({ text: this.weights.fields.q, steps, beam }) });
+    this.steps.show({ steps, beam, lang: this.weights.fields.target }, view.step, save);
+  }
+
+  // The row of the figures that belongs to a step, where what looks is what is being written.
+  pinOfStep(step) {
+    if (view.kind === "encoder" || !this.sides) return {};
+    const query = this.sides.queries.findIndex(({ pieces }) => pieces.includes(step));
+    return { query: query < 0 ? null : query, key: null };
+  }
+
+  async showPositions() {
+    const { pieces } = this.weights.insight.source;
+    const length = Math.min(MOST_POSITIONS, Math.max(pieces.length, this.weights.insight.target.pieces.length, 32));
+    const panel = this.panels.positions;
+    const weights = this.weights;
+    if (this.placed === weights && this.paper === look().paper) return;
+    [this.placed, this.paper] = [weights, look().paper];
+    const found = await weights.positions(length);
+    if (weights !== this.weights) return;
+    if (!found.table.length) {
+      panel.miss(describePositions(found));
+      return;
+    }
+    const canvas = drawPositions(found, (words) => panel.say(words));
+    panel.show(`${describePositions(found)} A row is a place, a column a channel.`, canvas, savers("positions", { canvas: () => asPaper(canvas), json: () => found }));
+  }
+
+  async showCell() {
+    const panel = this.panels.cell;
+    if (view.query === null || view.key === null || !this.sides.queries[view.query] || !this.sides.keys[view.key]) {
+      panel.miss("Choose a cell of the map: here you will see how its weight came about.");
+      return;
+    }
+    const { head, row, column } = this.pieceOfCell();
+    const { kind, layer, query, key } = view;
+    let found;
+    try {
+      found = (await this.weights.compare(kind, layer, head)).head;
+    } catch (error) {
+      if (error.status !== 400) throw error;
+      panel.miss("This model does not compare queries with keys as the Transformer does: there are no scores to show.");
+      return;
+    }
+    if (kind !== view.kind || layer !== view.layer || query !== view.query || key !== view.key) return;
+    const weights = this.pieces.weights[head];
+    const [asking, asked] = [this.pieces.queries[row], this.pieces.keys[column]];
+    const product = drawProduct(found, row, column);
+    const softmax = drawSoftmax(found, weights, this.pieces.keys, row, column);
+    const words = `Head ${head + 1} makes a query q of ${asking} and a key k of ${asked}. Multiplied channel by channel and added up, they say how well the two fit; the softmax makes shares of 1 out of a row of such scores.`;
+    const json = () => this.facts({ head, query: asking, key: asked, ...found, weights });
+    panel.show(words, [product, softmax], savers(`${this.name("cell")}`, { svg: () => softmax, json }));
+    panel.say(inWords(found, weights[row][column], row, column));
+  }
+
+  // A cell of several heads or pieces is taken apart where it is largest.
+  pieceOfCell() {
+    const heads = typeof view.head === "number" ? [view.head] : this.pieces.weights.map((_, head) => head);
+    const rows = this.sides.queries[view.query].pieces;
+    const columns = this.sides.keys[view.key].pieces;
+    const places = heads.flatMap((head) => rows.flatMap((row) => columns.map((column) => ({ head, row, column }))));
+    const weight = ({ head, row, column }) => this.pieces.weights[head][row][column];
+    return places.reduce((best, place) => (weight(place) > weight(best) ? place : best));
+  }
+}
+
+function isWithin(pinned, { queries, keys }) {
+  return pinned && pinned.place < (pinned.side === "query" ? queries : keys).length ? pinned : null;
+}

@@ -1,0 +1,38 @@
+// Every head of one kind at a glance, a row a layer.
+
+import { headColour, heat } from "./colours.js";
+import { make } from "./dom.js";
+
+const SIZE = 84; // pixels, of the longer side
+
+export function drawHeads({ weights, kind, chosen }, choose, failed) {
+  const { layers, heads } = weights.insight.attention[kind];
+  return Array.from({ length: layers }, (_, layer) => {
+    const buttons = Array.from({ length: heads }, (_, head) => {
+      const isChosen = chosen.layer === layer && chosen.head === head;
+      const canvas = make("canvas", { width: 1, height: 1, "aria-hidden": "true" });
+      const label = { "aria-label": `Layer ${layer + 1}, head ${head + 1}`, "aria-pressed": String(isChosen) };
+      const button = make("button", { type: "button", class: "thumbnail", "data-focus": `head-${layer}-${head}`, ...label, click: () => choose(layer, head) }, canvas);
+      button.style.setProperty("--head", headColour(head, heads));
+      return { button, canvas };
+    });
+    weights.load(kind, layer).then((found) => buttons.forEach(({ canvas }, head) => paint(canvas, found.weights[head])), failed);
+    return make("div", { class: "heads-row", role: "group", "aria-label": `Layer ${layer + 1}` }, make("span", { "aria-hidden": "true" }, `Layer ${layer + 1}`), ...buttons.map(({ button }) => button));
+  });
+}
+
+function paint(canvas, weights) {
+  const [rows, columns] = [weights.length, weights[0].length];
+  const cell = Math.max(1, Math.floor(SIZE / Math.max(rows, columns)));
+  const density = window.devicePixelRatio || 1;
+  canvas.width = columns * cell * density;
+  canvas.height = rows * cell * density;
+  canvas.style.width = `${columns * cell}px`;
+  const pen = canvas.getContext("2d");
+  weights.forEach((row, query) =>
+    row.forEach((weight, key) => {
+      pen.fillStyle = heat(weight);
+      pen.fillRect(key * cell * density, query * cell * density, cell * density, cell * density);
+    }),
+  );
+}

@@ -1,0 +1,153 @@
+// Figures 3 to 5 of the paper: lines from each piece that looks to what it looks at, a colour a head.
+
+import { look } from "./colours.js";
+import { draw, rove } from "./dom.js";
+
+const STEP = { across: 30, down: 26 }; // from piece to piece
+const GAP = { across: 190, down: 150 }; // between the two sides
+const FAINTEST = 0.02; // a line of less weight is not drawn
+const LONGEST = 150; // of a label
+
+// `heads` are the weights to draw, each with its colour; `report` hears which piece is pointed at, `pin` which is chosen.
+export class Lines {
+  constructor({ queries, keys, heads, isNarrow, pinned, name }, report, pin) {
+    Object.assign(this, { queries, keys, heads, report, pin });
+    this.pinned = pinned;
+    this.way = isNarrow ? "down" : "across";
+    this.label = Math.min(LONGEST, 14 + Math.max(...[...queries, ...keys].map((each) => widthOf(each.label))));
+    this.length = STEP[this.way] * Math.max(queries.length, keys.length);
+    this.depth = 2 * this.label + GAP[this.way];
+    const [width, height] = isNarrow ? [this.depth, this.length] : [this.length, this.depth];
+    this.strips = { key: [], query: [] };
+    this.paths = this.drawPaths();
+    const sides = ["key", "query"].map((side) => this.drawSide(side));
+    this.svg = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": name }, ...sides.map((side) => side.back), ...this.paths.map((path) => path.line), ...sides.map((side) => side.front));
+    this.show(pinned);
+  }
+
+  // A point of the figure: along its sides, and from the keys' side to the queries'.
+  point(along, depth) {
+    return this.way === "down" ? [depth, along] : [along, depth];
+  }
+
+  middle(side, place) {
+    const count = side === "key" ? this.keys.length : this.queries.length;
+    return (this.length - count * STEP[this.way]) / 2 + (place + 0.5) * STEP[this.way];
+  }
+
+  drawPaths() {
+    const [from, to] = [this.label, this.depth - this.label];
+    const share = (0.56 * STEP[this.way]) / this.heads.length;
+    const paths = [];
+    this.heads.forEach(({ weights, colour }, head) => {
+      const beside = (head - (this.heads.length - 1) / 2) * share; // so that heads that agree are all seen
+      weights.forEach((row, query) =>
+        row.forEach((weight, key) => {
+          if (weight < FAINTEST) return;
+          const [x1, y1] = this.point(this.middle("key", key) + beside, from);
+          const [x2, y2] = this.point(this.middle("query", query) + beside, to);
+          const width = 0.6 + Math.min(4, Math.max(1.6, share)) * weight;
+          paths.push({ query, key, weight, line: draw("line", { x1, y1, x2, y2, stroke: colour, "stroke-width": width.toFixed(2), "stroke-linecap": "round" }) });
+        }),
+      );
+    });
+    return paths;
+  }
+
+  drawSide(side) {
+    const units = side === "key" ? this.keys : this.queries;
+    const tokens = units.map((unit, place) => this.drawToken(side, unit, place));
+    const back = units.map((_, place) => this.drawStrips(side, place));
+    tokens.forEach((token) => token.addEventListener("keydown", (event) => rove(event, tokens, 1)));
+    const label = side === "key" ? "what is looked at" : "what looks";
+    return { back: draw("g", {}, ...back), front: draw("g", { role: "group", "aria-label": label }, ...tokens) };
+  }
+
+  // Behind each piece a strip for each head, as in the paper: seen as much as the head looks.
+  drawStrips(side, place) {
+    const width = (STEP[this.way] - 4) / this.heads.length;
+    const begin = this.middle(side, place) - STEP[this.way] / 2 + 2;
+    const depth = side === "key" ? 0 : this.depth - this.label;
+    this.strips[side][place] = this.heads.map(({ colour }, head) => {
+      const [x, y] = this.point(begin + head * width, depth);
+      const [w, h] = this.point(width, this.label);
+      return draw("rect", { x, y, width: w, height: h, fill: colour, opacity: 0 });
+    });
+    return draw("g", {}, ...this.strips[side][place]);
+  }
+
+  drawToken(side, unit, place) {
+    const edge = side === "key" ? this.label - 6 : this.depth - this.label + 6;
+    const [x, y] = this.point(this.middle(side, place), edge);
+    const isAcross = this.way === "across";
+    const anchor = (side === "key") === isAcross ? "start" : "end";
+    const turn = isAcross ? `rotate(-90 ${x} ${y})` : null;
+    const text = draw("text", { x, y, transform: turn, "text-anchor": anchor, "dominant-baseline": "central", "font-size": 14, fill: look().ink }, shortened(unit.label));
+    const [left, top] = this.point(this.middle(side, place) - STEP[this.way] / 2, side === "key" ? 0 : this.depth - this.label);
+    const [width, height] = this.point(STEP[this.way], this.label);
+    const area = draw("rect", { class: "area", x: left, y: top, width, height, fill: "transparent", rx: 4 });
+    const own = { side, place };
+    return draw("g", {
+        class: "token", role: "button", tabindex: place ? -1 : 0, "data-focus": `${side}-${place}`,
+        "aria-label": `${unit.label}: ${this.describe(own)}`, "aria-pressed": String(isSame(own, this.pinned)),
+        pointerenter: () => this.show(own), pointerleave: () => this.show(this.pinned),
+        focus: () => this.show(own), blur: () => this.show(this.pinned),
+        click: () => this.pin(isSame(own, this.pinned) ? null : own),
+        keydown: (event) => ["Enter", " "].includes(event.key) && (event.preventDefault(), this.pin(isSame(own, this.pinned) ? null : own)),
+      }, area, text);
+  }
+
+  // Bring out one piece, or none.
+  show(active) {
+    for (const { query, key, weight, line } of this.paths) {
+      const isMeant = active && active.place === (active.side === "key" ? key : query);
+      line.setAttribute("opacity", active ? (isMeant ? 0.35 + 0.65 * weight : 0.03) : 0.12 + 0.78 * weight);
+    }
+    for (const side of ["key", "query"]) {
+      this.strips[side].forEach((strips, place) =>
+        strips.forEach((strip, head) => strip.setAttribute("opacity", this.strength(active, side, place, head))),
+      );
+    }
+    this.report(active ? `${this.unit(active).label}  ${this.describe(active)}` : "");
+  }
+
+  strength(active, side, place, head) {
+    if (!active) return 0;
+    if (active.side === side) return active.place === place ? 0.16 : 0;
+    const [query, key] = side === "key" ? [active.place, place] : [place, active.place];
+    return 0.75 * this.heads[head].weights[query][key];
+  }
+
+  unit({ side, place }) {
+    return (side === "key" ? this.keys : this.queries)[place];
+  }
+
+  // In words: what it looked at most, or who looked at it most, over the heads that are shown.
+  describe({ side, place }) {
+    const others = side === "key" ? this.queries : this.keys;
+    const weights = others.map((_, other) => this.mean(side === "key" ? [other, place] : [place, other]));
+    const most = weights.map((weight, other) => ({ weight, label: others[other].label })).filter(({ weight }) => weight >= 0.05);
+    most.sort((one, other) => other.weight - one.weight);
+    const listed = most.slice(0, 4).map(({ weight, label }) => `${label} ${weight.toFixed(2)}`).join(" · ");
+    return `${side === "key" ? "was looked at by" : "looked at"} ${listed || "nothing much"}`;
+  }
+
+  mean([query, key]) {
+    return this.heads.reduce((sum, head) => sum + head.weights[query][key], 0) / this.heads.length;
+  }
+}
+
+function isSame(one, other) {
+  return Boolean(other) && one.side === other.side && one.place === other.place;
+}
+
+const measure = document.createElement("canvas").getContext("2d");
+
+function widthOf(label) {
+  measure.font = "14px system-ui, sans-serif";
+  return measure.measureText(shortened(label)).width;
+}
+
+function shortened(label) {
+  return label.length > 18 ? `${label.slice(0, 17)}…` : label;
+}

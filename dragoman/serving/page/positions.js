@@ -1,0 +1,67 @@
+// What is added to the first embeddings so that the model knows where each piece stands.
+
+import { look, signed } from "./colours.js";
+import { make } from "./dom.js";
+
+const [WIDTH, ROW] = [720, 9];
+
+const WORDS = {
+  sinusoidal:
+    "Attention by itself does not know which piece comes first. So a pattern is added to each piece that only its place has: " +
+    "waves that are fast in the first channels and slow in the last, as the hands of a clock are.",
+  learned: "Attention by itself does not know which piece comes first. So a pattern is added to each piece that only its place has. This model has learned its patterns.",
+  rotary: "This model adds nothing to its embeddings: it turns queries and keys by an angle that grows with their place.",
+  none: "This model adds nothing to its embeddings to say where a piece stands.",
+};
+
+export function describePositions({ kind }) {
+  return WORDS[kind] ?? WORDS.none;
+}
+
+export function drawPositions({ table }, report) {
+  const channels = table[0].length;
+  const density = window.devicePixelRatio || 1;
+  const [width, height] = [WIDTH, table.length * ROW];
+  const canvas = make("canvas", { width: width * density, height: height * density, tabindex: 0, role: "img",
+    "aria-label": `Positional encoding: ${table.length} positions, ${channels} channels. The arrow keys read it.` });
+  canvas.style.width = `${width}px`;
+  const pen = canvas.getContext("2d");
+  const most = Math.max(...table.flat().map(Math.abs));
+  const [cellWidth, cellHeight] = [canvas.width / channels, canvas.height / table.length];
+  table.forEach((row, position) =>
+    row.forEach((number, channel) => {
+      pen.fillStyle = signed(number, most);
+      pen.fillRect(Math.floor(channel * cellWidth), Math.floor(position * cellHeight), Math.ceil(cellWidth), Math.ceil(cellHeight));
+    }),
+  );
+  const place = { position: 0, channel: 0 };
+  const read = () => report(`position ${place.position + 1}, channel ${place.channel + 1}: ${table[place.position][place.channel].toFixed(3)}`);
+  canvas.addEventListener("pointermove", (event) => {
+    place.position = within(Math.floor((event.offsetY / canvas.clientHeight) * table.length), table.length);
+    place.channel = within(Math.floor((event.offsetX / canvas.clientWidth) * channels), channels);
+    read();
+  });
+  canvas.addEventListener("keydown", (event) => {
+    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    if (!moves[event.key]) return;
+    event.preventDefault();
+    place.position = within(place.position + moves[event.key][0], table.length);
+    place.channel = within(place.channel + moves[event.key][1], channels);
+    read();
+  });
+  return canvas;
+}
+
+// The numbers are drawn as a picture; saved as SVG it would be one box a number.
+export function asPaper(canvas) {
+  const copy = make("canvas", { width: canvas.width, height: canvas.height });
+  const pen = copy.getContext("2d");
+  pen.fillStyle = look().paper;
+  pen.fillRect(0, 0, copy.width, copy.height);
+  pen.drawImage(canvas, 0, 0);
+  return copy;
+}
+
+function within(number, count) {
+  return Math.max(0, Math.min(count - 1, number));
+}
