@@ -79,7 +79,8 @@ class Place:
 
     def run(self, translator: Translator, items: Sequence[int]) -> list[Inside]:
         """For each number of positions."""
-        positions = getattr(translator.models[0], "positions", None)
+        model = translator.models[0]
+        positions = getattr(model, "positions", getattr(model, "source_positions", None))
         table = getattr(positions, "table", None)
         if table is None:
             kind = "rotary" if getattr(positions, "is_rotary", False) else "none"

@@ -49,15 +49,13 @@ export function upload(path, fields) {
   return send(path, { method: "POST", body });
 }
 
+export async function fetchFile(path) {
+  return (await reach(path, {})).blob();
+}
+
 async function send(path, options) {
   if (key) options.headers = { ...options.headers, Authorization: `Bearer ${key}` };
-  let answer;
-  try {
-    answer = await fetch(path, options);
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Refusal(0, "The server does not answer.", 3);
-  }
+  const answer = await reach(path, options);
   const content = await answer.json().catch(() => {
     if (options.signal?.aborted) throw new DOMException("", "AbortError");
     return {};
@@ -65,4 +63,13 @@ async function send(path, options) {
   if (answer.ok) return content;
   const seconds = Number(answer.headers.get("Retry-After"));
   throw new Refusal(answer.status, content.error ?? `The server answered ${answer.status}.`, seconds || null);
+}
+
+async function reach(path, options) {
+  try {
+    return await fetch(path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refusal(0, "The server does not answer.", 3);
+  }
 }

@@ -85,10 +85,11 @@ export class Figures {
     const drawn = view.head === "all" ? heads : typeof view.head === "number" ? [heads[view.head]] : [{ weights: this.shown(), colour: look().accent }];
     const panel = this.panels.lines;
     const pinned = view.query !== null ? { side: "query", place: view.query } : view.key !== null ? { side: "key", place: view.key } : null;
-    const isNarrow = panel.stage.clientWidth < NARROW;
+    const room = panel.stage.clientWidth - 6;
+    const isNarrow = room < NARROW;
     const name = `${KINDS[view.kind].label} attention, layer ${view.layer + 1}`;
     const pin = (chosen) => this.set({ query: chosen?.side === "query" ? chosen.place : null, key: chosen?.side === "key" ? chosen.place : null });
-    const lines = new Lines({ ...this.sides, heads: drawn, isNarrow, pinned: isWithin(pinned, this.sides), name }, (words) => panel.say(words || "Point at a piece to see where it looks; choose it to keep it."), pin);
+    const lines = new Lines({ ...this.sides, heads: drawn, room, isNarrow, pinned: isWithin(pinned, this.sides), name }, (words) => panel.say(words || "Point at a piece to see where it looks; choose it to keep it."), pin);
     const words = LOOKS[view.kind].replaceAll("below", isNarrow ? "right" : "below").replaceAll("above", isNarrow ? "left" : "above");
     const colours = view.head === "all" && count > 1 ? " A head is a way of looking of its own: each has its colour." : "";
     panel.show(`${words} The thicker a line, the more it takes.${colours}`, lines.svg, savers(this.name("lines"), { svg: () => lines.svg, json: () => this.facts({ weights: this.merged }) }));
@@ -143,10 +144,6 @@ export class Figures {
 
   async showCell() {
     const panel = this.panels.cell;
-    if (view.query === null || view.key === null || !this.sides.queries[view.query] || !this.sides.keys[view.key]) {
-      panel.miss("Choose a cell of the map: here you will see how its weight came about.");
-      return;
-    }
     const { head, row, column } = this.pieceOfCell();
     const { kind, layer, query, key } = view;
     let found;
@@ -160,19 +157,20 @@ export class Figures {
     if (kind !== view.kind || layer !== view.layer || query !== view.query || key !== view.key) return;
     const weights = this.pieces.weights[head];
     const [asking, asked] = [this.pieces.queries[row], this.pieces.keys[column]];
-    const product = drawProduct(found, row, column);
-    const softmax = drawSoftmax(found, weights, this.pieces.keys, row, column);
+    const room = panel.stage.clientWidth - 6;
+    const product = drawProduct(found, row, column, room);
+    const softmax = drawSoftmax(found, weights, this.pieces.keys, row, column, room);
     const words = `Head ${head + 1} makes a query q of ${asking} and a key k of ${asked}. Multiplied channel by channel and added up, they say how well the two fit; the softmax makes shares of 1 out of a row of such scores.`;
     const json = () => this.facts({ head, query: asking, key: asked, ...found, weights });
     panel.show(words, [product, softmax], savers(`${this.name("cell")}`, { svg: () => softmax, json }));
     panel.say(inWords(found, weights[row][column], row, column));
   }
 
-  // A cell of several heads or pieces is taken apart where it is largest.
+  // A cell of several heads or pieces is taken apart where it is largest; so is the map, until a cell is chosen.
   pieceOfCell() {
     const heads = typeof view.head === "number" ? [view.head] : this.pieces.weights.map((_, head) => head);
-    const rows = this.sides.queries[view.query].pieces;
-    const columns = this.sides.keys[view.key].pieces;
+    const rows = (this.sides.queries[view.query] ?? { pieces: this.pieces.queries.map((_, row) => row) }).pieces;
+    const columns = (this.sides.keys[view.key] ?? { pieces: this.pieces.keys.map((_, column) => column) }).pieces;
     const places = heads.flatMap((head) => rows.flatMap((row) => columns.map((column) => ({ head, row, column }))));
     const weight = ({ head, row, column }) => this.pieces.weights[head][row][column];
     return places.reduce((best, place) => (weight(place) > weight(best) ? place : best));

@@ -1,6 +1,6 @@
 // Files: chosen or dropped, translated as a whole, and fetched.
 
-import { upload } from "./api.js";
+import { fetchFile, upload } from "./api.js";
 import { byId, make } from "./dom.js";
 import { view } from "./link.js";
 import { explain, say } from "./notice.js";
@@ -50,7 +50,8 @@ async function translateFile(file) {
     const name = translatedFileUrl.split("/").pop();
     const suffix = file.name.slice(file.name.lastIndexOf("."));
     const saved = `${file.name.slice(0, -suffix.length)}.${target}${suffix}`;
-    const link = make("a", { href: `download_file/${name}`, download: saved }, `Save ${saved}`);
+    const content = await fetchFile(`download_file/${name}`); // which would be called otherwise if it were linked to
+    const link = make("a", { href: URL.createObjectURL(content), download: saved }, `Save ${saved}`);
     say(`${file.name} is translated. `, link);
     link.focus();
   } catch (error) {

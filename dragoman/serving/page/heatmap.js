@@ -2,6 +2,7 @@
 
 import { heat, inkOn, look } from "./colours.js";
 import { draw, rove } from "./dom.js";
+import { textOf, widestOf } from "./pieces.js";
 
 const MOST_WITH_NUMBERS = 32; // pieces on a side
 const MOST = 96; // pieces on a side that are drawn
@@ -12,20 +13,20 @@ export function isCut({ queries, keys }) {
 }
 
 export function drawHeatMap({ queries, keys, weights, pinned, name }, report, pin) {
-  const { ink, warm } = look();
+  const { warm } = look();
   const [rows, columns] = [queries.slice(0, MOST), keys.slice(0, MOST)];
   const hasNumbers = Math.max(rows.length, columns.length) <= MOST_WITH_NUMBERS;
   const cell = hasNumbers ? CELL.large : CELL.small;
   const font = hasNumbers ? 13 : 10;
-  const left = 10 + labelWidth(rows, font);
-  const top = 10 + labelWidth(columns, font);
+  const left = 12 + widestOf(rows.map((unit) => unit.label), font);
+  const top = 12 + widestOf(columns.map((unit) => unit.label), font);
   const [width, height] = [left + columns.length * cell + 2, top + rows.length * cell + 2];
-  const text = { "font-size": font, fill: ink, "dominant-baseline": "central" };
+  const text = { "font-size": font };
   const labels = [
-    ...rows.map((unit, row) => draw("text", { ...text, x: left - 8, y: top + (row + 0.5) * cell, "text-anchor": "end" }, cut(unit.label))),
+    ...rows.map((unit, row) => textOf(unit.label, { ...text, x: left - 8, y: top + (row + 0.5) * cell, "text-anchor": "end" })),
     ...columns.map((unit, column) => {
       const [x, y] = [left + (column + 0.5) * cell, top - 8];
-      return draw("text", { ...text, x, y, transform: `rotate(-90 ${x} ${y})` }, cut(unit.label));
+      return textOf(unit.label, { ...text, x, y, transform: `rotate(-90 ${x} ${y})` });
     }),
   ];
   const cells = [];
@@ -48,15 +49,4 @@ export function drawHeatMap({ queries, keys, weights, pinned, name }, report, pi
     return draw("g", { role: "row" }, ...own);
   });
   return draw("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, draw("g", { "aria-hidden": "true" }, ...labels), draw("g", { role: "grid", "aria-label": name }, ...lines));
-}
-
-const measure = document.createElement("canvas").getContext("2d");
-
-function labelWidth(units, font) {
-  measure.font = `${font}px system-ui, sans-serif`;
-  return Math.max(...units.map((unit) => measure.measureText(cut(unit.label)).width));
-}
-
-function cut(label) {
-  return label.length > 18 ? `${label.slice(0, 17)}…` : label;
 }

@@ -47,7 +47,7 @@ export function currentSource() {
 
 export function canSwap() {
   const source = view.source === AUTO ? detected : view.source;
-  return source !== null && targetsOf(view.target).includes(source);
+  return source !== null && source !== view.target && targetsOf(view.target).includes(source);
 }
 
 export function swapLanguages() {

@@ -1,21 +1,23 @@
 // Figures 3 to 5 of the paper: lines from each piece that looks to what it looks at, a colour a head.
 
-import { look } from "./colours.js";
 import { draw, rove } from "./dom.js";
+import { textOf, widestOf } from "./pieces.js";
 
-const STEP = { across: 30, down: 26 }; // from piece to piece
+const STEP = { across: [30, 62], down: [26, 30] }; // from piece to piece, at least and at most
 const GAP = { across: 190, down: 150 }; // between the two sides
 const FAINTEST = 0.02; // a line of less weight is not drawn
-const LONGEST = 150; // of a label
+const FONT = 15;
 
 // `heads` are the weights to draw, each with its colour; `report` hears which piece is pointed at, `pin` which is chosen.
 export class Lines {
-  constructor({ queries, keys, heads, isNarrow, pinned, name }, report, pin) {
-    Object.assign(this, { queries, keys, heads, report, pin });
-    this.pinned = pinned;
+  constructor({ queries, keys, heads, room, isNarrow, pinned, name }, report, pin) {
+    Object.assign(this, { queries, keys, heads, pinned, report, pin });
     this.way = isNarrow ? "down" : "across";
-    this.label = Math.min(LONGEST, 14 + Math.max(...[...queries, ...keys].map((each) => widthOf(each.label))));
-    this.length = STEP[this.way] * Math.max(queries.length, keys.length);
+    this.label = 16 + widestOf([...queries, ...keys].map((each) => each.label), FONT);
+    const count = Math.max(queries.length, keys.length);
+    const [least, most] = STEP[this.way];
+    this.step = isNarrow ? least : Math.max(least, Math.min(most, Math.floor(room / count)));
+    this.length = this.step * count;
     this.depth = 2 * this.label + GAP[this.way];
     const [width, height] = isNarrow ? [this.depth, this.length] : [this.length, this.depth];
     this.strips = { key: [], query: [] };
@@ -32,12 +34,12 @@ export class Lines {
 
   middle(side, place) {
     const count = side === "key" ? this.keys.length : this.queries.length;
-    return (this.length - count * STEP[this.way]) / 2 + (place + 0.5) * STEP[this.way];
+    return (this.length - count * this.step) / 2 + (place + 0.5) * this.step;
   }
 
   drawPaths() {
     const [from, to] = [this.label, this.depth - this.label];
-    const share = (0.56 * STEP[this.way]) / this.heads.length;
+    const share = (0.6 * Math.min(40, this.step)) / this.heads.length;
     const paths = [];
     this.heads.forEach(({ weights, colour }, head) => {
       const beside = (head - (this.heads.length - 1) / 2) * share; // so that heads that agree are all seen
@@ -65,8 +67,8 @@ export class Lines {
 
   // Behind each piece a strip for each head, as in the paper: seen as much as the head looks.
   drawStrips(side, place) {
-    const width = (STEP[this.way] - 4) / this.heads.length;
-    const begin = this.middle(side, place) - STEP[this.way] / 2 + 2;
+    const width = (this.step - 4) / this.heads.length;
+    const begin = this.middle(side, place) - this.step / 2 + 2;
     const depth = side === "key" ? 0 : this.depth - this.label;
     this.strips[side][place] = this.heads.map(({ colour }, head) => {
       const [x, y] = this.point(begin + head * width, depth);
@@ -82,9 +84,9 @@ export class Lines {
     const isAcross = this.way === "across";
     const anchor = (side === "key") === isAcross ? "start" : "end";
     const turn = isAcross ? `rotate(-90 ${x} ${y})` : null;
-    const text = draw("text", { x, y, transform: turn, "text-anchor": anchor, "dominant-baseline": "central", "font-size": 14, fill: look().ink }, shortened(unit.label));
-    const [left, top] = this.point(this.middle(side, place) - STEP[this.way] / 2, side === "key" ? 0 : this.depth - this.label);
-    const [width, height] = this.point(STEP[this.way], this.label);
+    const text = textOf(unit.label, { x, y, transform: turn, "text-anchor": anchor, "font-size": FONT });
+    const [left, top] = this.point(this.middle(side, place) - this.step / 2, side === "key" ? 0 : this.depth - this.label);
+    const [width, height] = this.point(this.step, this.label);
     const area = draw("rect", { class: "area", x: left, y: top, width, height, fill: "transparent", rx: 4 });
     const own = { side, place };
     return draw("g", {
@@ -139,15 +141,4 @@ export class Lines {
 
 function isSame(one, other) {
   return Boolean(other) && one.side === other.side && one.place === other.place;
-}
-
-const measure = document.createElement("canvas").getContext("2d");
-
-function widthOf(label) {
-  measure.font = "14px system-ui, sans-serif";
-  return measure.measureText(shortened(label)).width;
-}
-
-function shortened(label) {
-  return label.length > 18 ? `${label.slice(0, 17)}…` : label;
 }

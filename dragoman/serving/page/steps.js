@@ -1,6 +1,7 @@
 // Decoding in slow motion: what was there, what could have come next, and what search went on with.
 
 import { make } from "./dom.js";
+import { spanOf } from "./pieces.js";
 
 export class Steps {
   // `moved` hears of every step that is gone to, `look` of another translation that is to be looked into.
@@ -48,7 +49,7 @@ export class Steps {
     this.number.textContent = `${this.step + 1} of ${this.steps.length}`;
     this.back.disabled = this.step === 0;
     this.on.disabled = this.step === this.steps.length - 1;
-    this.written.replaceChildren(make("span", { class: "faint" }, text || "(nothing yet)"), " ", make("mark", {}, chosen.piece));
+    this.written.replaceChildren(make("span", { class: "faint" }, text || "(nothing yet)"), " ", make("mark", {}, spanOf(chosen.piece)));
     this.renderCandidates(candidates, chosen);
     this.renderBeam();
   }
@@ -57,7 +58,7 @@ export class Steps {
     const isAmong = candidates.some(({ piece }) => piece === chosen.piece);
     const rows = [...candidates, ...(isAmong ? [] : [chosen])].map(({ piece, probability }) =>
       make("tr", { class: piece === chosen.piece ? "chosen" : null },
-        make("th", { scope: "row" }, piece),
+        make("th", { scope: "row" }, spanOf(piece)),
         make("td", { class: "bar" }, meter(probability)),
         make("td", { class: "figure" }, percent(probability)),
       ),

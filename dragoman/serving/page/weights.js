@@ -2,6 +2,8 @@
 
 import { ask } from "./api.js";
 
+const BLANK = "\u2581";
+
 export const KINDS = {
   cross: { label: "Cross", sides: ["translation", "source"], query: "target", key: "source" },
   encoder: { label: "Encoder", sides: ["source", "source"], query: "source", key: "source" },
@@ -63,7 +65,20 @@ function units({ pieces, words }, unit) {
     if (own.length) found.push({ label: word.text, pieces: own });
   }
   pieces.forEach((label, piece) => taken.has(piece) || found.push({ label, pieces: [piece] }));
-  return found.sort((one, other) => one.pieces[0] - other.pieces[0]);
+  found.sort((one, other) => one.pieces[0] - other.pieces[0]);
+  return unit === "words" ? withoutBlanks(found) : found;
+}
+
+// A blank that is a piece by itself belongs to the word behind it.
+function withoutBlanks(found) {
+  const kept = [];
+  let before = [];
+  for (const { label, pieces } of found) {
+    if (label === BLANK) before = [...before, ...pieces];
+    else kept.push({ label, pieces: [...before.splice(0), ...pieces] });
+  }
+  kept.at(-1)?.pieces.push(...before);
+  return kept;
 }
 
 // A word looks as its pieces do on average, and is looked at as much as all of them together.

@@ -1,0 +1,34 @@
+// Pieces as they are written: the mark of a word's beginning is faint, and what is long is cut.
+
+import { look } from "./colours.js";
+import { draw, make } from "./dom.js";
+
+const MARK = "\u2581"; // where a word begins
+const LONGEST = 18;
+
+export function cut(label) {
+  return label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label;
+}
+
+export function textOf(label, attributes) {
+  const shown = cut(label);
+  const begins = shown.startsWith(MARK);
+  const mark = begins ? draw("tspan", { fill: look().faint }, "_") : null;
+  return draw("text", { fill: look().ink, "dominant-baseline": "central", ...attributes }, mark, begins ? shown.slice(1) : shown);
+}
+
+export function spanOf(label) {
+  const begins = label.startsWith(MARK);
+  return make("span", { dir: "auto" }, begins ? make("span", { class: "faint" }, "_") : null, begins ? label.slice(1) : label);
+}
+
+const pen = document.createElement("canvas").getContext("2d");
+
+export function widthOf(label, size) {
+  pen.font = `${size}px system-ui, sans-serif`;
+  return pen.measureText(cut(label)).width;
+}
+
+export function widestOf(labels, size) {
+  return Math.max(...labels.map((label) => widthOf(label, size)));
+}
