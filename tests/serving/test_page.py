@@ -104,7 +104,7 @@ def settled(page: Page) -> Locator:
 
 @needs_chromium
 def test_it_translates_while_one_types_and_offers_others(visit: Visit, client: httpx.Client) -> None:
-    page = visit()
+    page = visit(permissions=["clipboard-read", "clipboard-write"])
     page.locator("#source-text").press_sequentially(TEXT, delay=20)
     expect(page.locator("#target-text")).to_have_text(translated(client, TEXT))
     expect(page.locator("#count")).to_have_text("5 of 10,000")
@@ -112,6 +112,11 @@ def test_it_translates_while_one_types_and_offers_others(visit: Visit, client: h
     said = other.text_content()
     other.click()
     expect(page.locator("#target-text")).to_have_text(said or "")
+    page.locator("#copy").click()
+    expect(page.locator("#said")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == said
+    page.locator("#link").click()
+    assert page.evaluate("navigator.clipboard.readText()").endswith(f"/#text={TEXT}&source=en&target=de")
     page.locator("#source-text").fill("")
     expect(page.locator("#target-text")).to_have_text("")
     expect(page.locator("#alternatives")).to_be_hidden()
@@ -177,7 +182,10 @@ def test_pointing_at_a_piece_says_what_it_looked_at(visit: Visit, client: httpx.
     most = max(range(len(row)), key=row.__getitem__)
     page.locator("#lines [data-focus=query-1]").hover()
     said = page.locator("#lines .readout")
-    expect(said).to_contain_text(f"{found['queries'][1]}  looked at {found['keys'][most]} {row[most]:.2f}")
+    looking, looked_at = (
+        "blank" if each == "▁" else each.lstrip("▁") for each in (found["queries"][1], found["keys"][most])
+    )
+    expect(said).to_contain_text(f"{looking} looked at {looked_at} {row[most]:.2f}")
     page.locator(f"#lines [data-focus=key-{most}]").hover()
     expect(said).to_contain_text("was looked at by")
     drawn = page.locator("#lines line").count()
@@ -237,28 +245,46 @@ def test_a_link_restores_the_view(visit: Visit) -> None:
     assert numbers_of(again) == numbers_of(page)
 
 
-@needs_chromium
-def test_figures_are_saved(visit: Visit, tmp_path: Path) -> None:
-    page = visit(f"{OPEN}&head=1", accept_downloads=True)
-    settled(page)
+@pytest.fixture
+def save(visit: Visit, tmp_path: Path) -> Callable[[Page, str, str], Path]:
+    """Saves a figure of a page in one of its kinds."""
 
-    def save(figure: str, kind: str) -> Path:
+    def save(page: Page, figure: str, kind: str) -> Path:
         with page.expect_download() as download:
             page.locator(f"#{figure}").get_by_role("button", name=kind).click()
         path = tmp_path / download.value.suggested_filename
         download.value.save_as(path)
         return path
 
+    return save
+
+
+@needs_chromium
+def test_figures_are_saved_as_pictures(visit: Visit, save: Callable[[Page, str, str], Path]) -> None:
+    page = visit(f"{OPEN}&head=1", accept_downloads=True)
+    settled(page)
     for figure in ("lines", "map", "cell"):
-        drawn = ElementTree.parse(save(figure, "SVG")).getroot()
+        drawn = ElementTree.parse(save(page, figure, "SVG")).getroot()
         assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
         assert len(drawn.findall(".//{*}text")) >= 6
-    for figure in ("lines", "map", "positions"):
-        assert save(figure, "PNG").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    saved = json.loads(save("map", "JSON").read_text())
+    assert len(ElementTree.parse(save(page, "positions", "SVG")).findall(".//{*}rect")) >= 32 * 64
+    for figure in ("lines", "map", "positions", "heads"):
+        assert save(page, figure, "PNG").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+@needs_chromium
+def test_figures_are_saved_as_numbers(visit: Visit, save: Callable[[Page, str, str], Path]) -> None:
+    page = visit(f"{OPEN}&head=1", accept_downloads=True)
+    settled(page)
+    saved = json.loads(save(page, "map", "JSON").read_text())
     assert torch.allclose(torch.tensor(saved["weights"]), torch.tensor(numbers_of(page)), atol=1e-4)
     assert (saved["text"], saved["head"]) == (TEXT, 1)
-    assert len(json.loads(save("steps", "JSON").read_text())["steps"]) == len(saved["queries"])
+    size = (len(saved["queries"]), len(saved["keys"]))
+    for figure, shape in (("heads", (2, 4, *size)), ("lines", (4, *size)), ("cell", (*size,))):
+        found = json.loads(save(page, figure, "JSON").read_text())
+        assert torch.tensor(found["layers" if figure == "heads" else "weights"]).shape == shape
+    assert len(json.loads(save(page, "steps", "JSON").read_text())["steps"]) == size[0]
+    assert torch.tensor(json.loads(save(page, "positions", "JSON").read_text())["table"]).shape == (32, 64)
 
 
 @needs_chromium

@@ -31,13 +31,13 @@ export function drawProduct(compared, row, column, room) {
   return draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label }, ...rows, note);
 }
 
-// All scores of the query's row, and the weights that the softmax makes of them.
-export function drawSoftmax(compared, weights, labels, row, column, room) {
+// All scores of the query's row, and the weights that the softmax makes of them; what it may not see yet is faint.
+export function drawSoftmax(compared, weights, labels, row, column, isHidden, room) {
   const { ink, faint, accent, warm, line } = look();
   const scores = compared.scores[row];
   const longest = 12 + widestOf(labels, 13);
   const gap = 58;
-  const half = Math.max(90, Math.min(220, (room - longest - gap - 48) / 2));
+  const half = Math.max(48, Math.min(220, (room - longest - gap - 48) / 2));
   const most = Math.max(...scores.map(Math.abs), 1e-6);
   const [scoresAt, weightsAt] = [longest + half / 2, longest + half + gap];
   const text = { "dominant-baseline": "central", "font-size": 12, fill: ink };
@@ -45,9 +45,8 @@ export function drawSoftmax(compared, weights, labels, row, column, room) {
     const y = 34 + key * ROW;
     const middle = y + ROW / 2;
     const length = (Math.abs(scores[key]) / most) * (half / 2 - 4);
-    const isSeen = weights[row][key] > 0;
     const isPinned = key === column;
-    return draw("g", { opacity: isSeen ? 1 : 0.35 },
+    return draw("g", { opacity: isHidden(key) ? 0.3 : 1 },
       textOf(label, { x: longest - 8, y: middle, "text-anchor": "end", "font-size": 13, "font-weight": isPinned ? 700 : 400, fill: isPinned ? warm : ink }),
       draw("rect", { x: scores[key] < 0 ? scoresAt - length : scoresAt, y: y + 4, width: Math.max(0.5, length), height: ROW - 8, rx: 2, fill: scores[key] < 0 ? warm : accent }),
       draw("text", { ...text, x: scoresAt + half / 2 + 8, y: middle, "font-size": 11, fill: isPinned ? warm : faint }, scores[key].toFixed(2)),
@@ -60,10 +59,10 @@ export function drawSoftmax(compared, weights, labels, row, column, room) {
   const axis = draw("line", { x1: scoresAt, x2: scoresAt, y1: 30, y2: height - 6, stroke: line });
   return draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Scores before the softmax and weights after it" },
     draw("text", { ...heading, x: scoresAt, "text-anchor": "middle" }, "scores"),
-    draw("text", { ...heading, x: weightsAt }, "softmax → weights"), axis, ...rows);
+    draw("text", { ...heading, x: weightsAt }, "weights"), axis, ...rows);
 }
 
-export function inWords(compared, weight, row, column) {
+export function reckon(compared, weight, row, column) {
   const [query, key] = [compared.queries[row], compared.keys[column]];
   const sum = query.reduce((total, number, channel) => total + number * key[channel], 0);
   return `q · k = ${sum.toFixed(2)}, divided by √${query.length} = ${compared.scores[row][column].toFixed(2)}, after the softmax ${weight.toFixed(2)}`;

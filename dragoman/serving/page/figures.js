@@ -1,14 +1,15 @@
 // The figures of one sentence, in order; each can be missing something, and says what.
 
-import { drawProduct, drawSoftmax, inWords } from "./cell.js";
+import { drawProduct, drawSoftmax, reckon } from "./cell.js";
 import { headColour, look } from "./colours.js";
 import { make } from "./dom.js";
-import { drawHeads } from "./heads.js";
+import { drawHeads, gather } from "./heads.js";
 import { drawHeatMap, isCut } from "./heatmap.js";
 import { Lines } from "./lines.js";
 import { view } from "./link.js";
+import { inWords } from "./pieces.js";
 import { Panel } from "./panel.js";
-import { asPaper, describePositions, drawPositions } from "./positions.js";
+import { asBoxes, describePositions, drawPositions } from "./positions.js";
 import { savers } from "./save.js";
 import { Steps } from "./steps.js";
 import { KINDS, merge, nameOfHead, together } from "./weights.js";
@@ -90,6 +91,8 @@ export class Figures {
     const name = `${KINDS[view.kind].label} attention, layer ${view.layer + 1}`;
     const pin = (chosen) => this.set({ query: chosen?.side === "query" ? chosen.place : null, key: chosen?.side === "key" ? chosen.place : null });
     const lines = new Lines({ ...this.sides, heads: drawn, room, isNarrow, pinned: isWithin(pinned, this.sides), name }, (words) => panel.say(words || "Point at a piece to see where it looks; choose it to keep it."), pin);
+    const query = this.pinOfStep(view.step).query ?? null;
+    this.panels.steps.say(query === null ? "" : `While it wrote this, it ${lines.describe({ side: "query", place: query })}.`);
     const words = LOOKS[view.kind].replaceAll("below", isNarrow ? "right" : "below").replaceAll("above", isNarrow ? "left" : "above");
     const colours = view.head === "all" && count > 1 ? " A head is a way of looking of its own: each has its colour." : "";
     panel.show(`${words} The thicker a line, the more it takes.${colours}`, lines.svg, savers(this.name("lines"), { svg: () => lines.svg, json: () => this.facts({ weights: this.merged }) }));
@@ -101,6 +104,8 @@ export class Figures {
     const pinned = view.query !== null && view.key !== null ? view : null;
     const name = `Weights of ${KINDS[view.kind].label} attention, layer ${view.layer + 1}, ${nameOfHead(view.head)}`;
     const svg = drawHeatMap({ ...this.sides, weights, pinned, name }, (said) => panel.say(said), (cell) => this.set(cell ?? { query: null, key: null }));
+    const isWide = svg.getAttribute("width") > this.root.clientWidth / 2 - 90;
+    for (const each of [panel, this.panels.cell]) each.root.classList.toggle("wide", isWide);
     const cut = isCut(this.sides) ? " Only the first 96 pieces of each side are drawn; JSON has all." : "";
     const max = view.head === "max" ? "" : " Each row adds up to 1.";
     panel.show(`Rows look at columns: layer ${view.layer + 1}, ${nameOfHead(view.head)}.${max} Choose a cell to take it apart.${cut}`, svg, savers(this.name("map"), { svg: () => svg, json: () => this.facts({ weights }) }));
@@ -108,8 +113,12 @@ export class Figures {
 
   showHeads() {
     const chosen = { layer: view.layer, head: view.head };
+    const { kind } = view;
+    const layers = () => Promise.all(rows.map((_, layer) => this.weights.load(kind, layer)));
+    const json = async () => ({ kind, layers: (await layers()).map(({ weights }) => weights), ...this.facts({}) });
+    const save = savers(`heads-${kind}`, { canvas: () => gather(rows), json });
     const rows = drawHeads({ weights: this.weights, kind: view.kind, chosen }, (layer, head) => this.set({ layer, head }), () => {});
-    this.panels.heads.show("Every head has learned to look in its own way: one at the word that is being translated, one at a neighbour, one at nothing in particular. Choose one to see it large.", rows);
+    this.panels.heads.show("Every head has learned to look in its own way: one at the word that is being translated, one at a neighbour, one at nothing in particular. Choose one to see it large.", rows, save);
   }
 
   showSteps() {
@@ -139,7 +148,7 @@ export class Figures {
       return;
     }
     const canvas = drawPositions(found, (words) => panel.say(words));
-    panel.show(`${describePositions(found)} A row is a place, a column a channel.`, canvas, savers("positions", { canvas: () => asPaper(canvas), json: () => found }));
+    panel.show(`${describePositions(found)} A row is a place, a column a channel.`, canvas, savers("positions", { svg: () => asBoxes(found), canvas: () => canvas, json: () => found }));
   }
 
   async showCell() {
@@ -159,11 +168,11 @@ export class Figures {
     const [asking, asked] = [this.pieces.queries[row], this.pieces.keys[column]];
     const room = panel.stage.clientWidth - 6;
     const product = drawProduct(found, row, column, room);
-    const softmax = drawSoftmax(found, weights, this.pieces.keys, row, column, room);
-    const words = `Head ${head + 1} makes a query q of ${asking} and a key k of ${asked}. Multiplied channel by channel and added up, they say how well the two fit; the softmax makes shares of 1 out of a row of such scores.`;
+    const softmax = drawSoftmax(found, weights, this.pieces.keys, row, column, (other) => kind === "decoder" && other > row, room);
+    const words = `Head ${head + 1} makes a query q of “${inWords(asking)}” and a key k of “${inWords(asked)}”. Multiplied channel by channel and added up, they say how well the two fit. The softmax makes weights of a row of such scores, which add up to 1.`;
     const json = () => this.facts({ head, query: asking, key: asked, ...found, weights });
     panel.show(words, [product, softmax], savers(`${this.name("cell")}`, { svg: () => softmax, json }));
-    panel.say(inWords(found, weights[row][column], row, column));
+    panel.say(reckon(found, weights[row][column], row, column));
   }
 
   // A cell of several heads or pieces is taken apart where it is largest; so is the map, until a cell is chosen.

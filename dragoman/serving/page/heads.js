@@ -1,9 +1,10 @@
 // Every head of one kind at a glance, a row a layer.
 
-import { headColour, heat } from "./colours.js";
+import { headColour, heat, look } from "./colours.js";
 import { make } from "./dom.js";
 
 const SIZE = 84; // pixels, of the longer side
+const GAP = 12;
 
 export function drawHeads({ weights, kind, chosen }, choose, failed) {
   const { layers, heads } = weights.insight.attention[kind];
@@ -35,4 +36,16 @@ function paint(canvas, weights) {
       pen.fillRect(key * cell * density, query * cell * density, cell * density, cell * density);
     }),
   );
+}
+
+// All of them in one picture.
+export function gather(rows) {
+  const canvases = rows.map((row) => [...row.querySelectorAll("canvas")]);
+  const [width, height] = [canvases[0][0].width + GAP, canvases[0][0].height + GAP];
+  const all = make("canvas", { width: GAP + width * canvases[0].length, height: GAP + height * canvases.length });
+  const pen = all.getContext("2d");
+  pen.fillStyle = look().paper;
+  pen.fillRect(0, 0, all.width, all.height);
+  canvases.forEach((row, layer) => row.forEach((canvas, head) => pen.drawImage(canvas, GAP + head * width, GAP + layer * height)));
+  return all;
 }

@@ -2,7 +2,7 @@
 
 import { heat, inkOn, look } from "./colours.js";
 import { draw, rove } from "./dom.js";
-import { textOf, widestOf } from "./pieces.js";
+import { inWords, textOf, widestOf } from "./pieces.js";
 
 const MOST_WITH_NUMBERS = 32; // pieces on a side
 const MOST = 96; // pieces on a side that are drawn
@@ -37,7 +37,7 @@ export function drawHeatMap({ queries, keys, weights, pinned, name }, report, pi
       const place = { x: left + column * cell, y: top + row * cell };
       const box = draw("rect", { ...place, width: cell - 1, height: cell - 1, rx: 2, fill: heat(weight), stroke: isPinned ? warm : "none", "stroke-width": 2.5 });
       const number = hasNumbers ? draw("text", { x: place.x + (cell - 1) / 2, y: place.y + (cell - 1) / 2, "text-anchor": "middle", "dominant-baseline": "central", "font-size": 11, fill: inkOn(weight), opacity: weight < 0.005 ? 0.35 : 1 }, weight.toFixed(2)) : null;
-      const said = `${query.label} looks at ${key.label}: ${weight.toFixed(4)}`;
+      const said = `${inWords(query.label)} looks at ${inWords(key.label)}: ${weight.toFixed(4)}`;
       const choose = () => pin(isPinned ? null : { query: row, key: column });
       return draw("g", {
         class: "cell", role: "gridcell", tabindex: (pinned ? isPinned : row + column === 0) ? 0 : -1, "data-focus": `cell-${row}-${column}`,

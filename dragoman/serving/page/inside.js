@@ -8,7 +8,7 @@ import { remember, view } from "./link.js";
 import { explain } from "./notice.js";
 import { Weights } from "./weights.js";
 
-let pairs = []; // sentences with their translations
+let pairs = null; // sentences with their translations, once there are any
 let other = null; // a translation from the beam that is looked into instead
 let running = null;
 let figures, controls, status;
@@ -65,7 +65,7 @@ function set(changes) {
 
 async function refresh() {
   running?.abort();
-  if (!view.inside) return;
+  if (!view.inside || !pairs) return;
   if (!pairs.length) {
     hide("Translate something, and come back.");
     return;

@@ -4,7 +4,6 @@ import { byId, make } from "./dom.js";
 import { view } from "./link.js";
 
 const AUTO = "auto";
-const RIGHT_TO_LEFT = /^(ar|arc|ckb|dv|fa|he|iw|ks|ku-Arab|ps|sd|ug|ur|yi)\b/;
 let languages = [];
 let detected = null;
 
@@ -59,10 +58,6 @@ export function swapLanguages() {
 
 export function nameOf(code) {
   return languages.find((each) => each.code === code)?.name ?? code;
-}
-
-export function isRightToLeft(code) {
-  return RIGHT_TO_LEFT.test(code);
 }
 
 function targetsOf(code) {

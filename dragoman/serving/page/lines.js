@@ -1,10 +1,10 @@
 // Figures 3 to 5 of the paper: lines from each piece that looks to what it looks at, a colour a head.
 
 import { draw, rove } from "./dom.js";
-import { textOf, widestOf } from "./pieces.js";
+import { inWords, textOf, widestOf } from "./pieces.js";
 
 const STEP = { across: [30, 62], down: [26, 30] }; // from piece to piece, at least and at most
-const GAP = { across: 190, down: 150 }; // between the two sides
+const GAP = { across: [190, 190], down: [70, 150] }; // between the two sides
 const FAINTEST = 0.02; // a line of less weight is not drawn
 const FONT = 15;
 
@@ -18,7 +18,8 @@ export class Lines {
     const [least, most] = STEP[this.way];
     this.step = isNarrow ? least : Math.max(least, Math.min(most, Math.floor(room / count)));
     this.length = this.step * count;
-    this.depth = 2 * this.label + GAP[this.way];
+    const [near, far] = GAP[this.way];
+    this.depth = 2 * this.label + Math.max(near, Math.min(far, room - 2 * this.label));
     const [width, height] = isNarrow ? [this.depth, this.length] : [this.length, this.depth];
     this.strips = { key: [], query: [] };
     this.paths = this.drawPaths();
@@ -91,7 +92,7 @@ export class Lines {
     const own = { side, place };
     return draw("g", {
         class: "token", role: "button", tabindex: place ? -1 : 0, "data-focus": `${side}-${place}`,
-        "aria-label": `${unit.label}: ${this.describe(own)}`, "aria-pressed": String(isSame(own, this.pinned)),
+        "aria-label": `${inWords(unit.label)}: ${this.describe(own)}`, "aria-pressed": String(isSame(own, this.pinned)),
         pointerenter: () => this.show(own), pointerleave: () => this.show(this.pinned),
         focus: () => this.show(own), blur: () => this.show(this.pinned),
         click: () => this.pin(isSame(own, this.pinned) ? null : own),
@@ -103,14 +104,14 @@ export class Lines {
   show(active) {
     for (const { query, key, weight, line } of this.paths) {
       const isMeant = active && active.place === (active.side === "key" ? key : query);
-      line.setAttribute("opacity", active ? (isMeant ? 0.35 + 0.65 * weight : 0.03) : 0.12 + 0.78 * weight);
+      line.setAttribute("opacity", active ? (isMeant ? 0.35 + 0.65 * weight : 0.03) : 0.04 + 0.86 * weight);
     }
     for (const side of ["key", "query"]) {
       this.strips[side].forEach((strips, place) =>
         strips.forEach((strip, head) => strip.setAttribute("opacity", this.strength(active, side, place, head))),
       );
     }
-    this.report(active ? `${this.unit(active).label}  ${this.describe(active)}` : "");
+    this.report(active ? `${inWords(this.unit(active).label)}  ${this.describe(active)}` : "");
   }
 
   strength(active, side, place, head) {
@@ -130,7 +131,7 @@ export class Lines {
     const weights = others.map((_, other) => this.mean(side === "key" ? [other, place] : [place, other]));
     const most = weights.map((weight, other) => ({ weight, label: others[other].label })).filter(({ weight }) => weight >= 0.05);
     most.sort((one, other) => other.weight - one.weight);
-    const listed = most.slice(0, 4).map(({ weight, label }) => `${label} ${weight.toFixed(2)}`).join(" · ");
+    const listed = most.slice(0, 4).map(({ weight, label }) => `${inWords(label)} ${weight.toFixed(2)}`).join(" · ");
     return `${side === "key" ? "was looked at by" : "looked at"} ${listed || "nothing much"}`;
   }
 

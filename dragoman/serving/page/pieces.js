@@ -22,6 +22,11 @@ export function spanOf(label) {
   return make("span", { dir: "auto" }, begins ? make("span", { class: "faint" }, "_") : null, begins ? label.slice(1) : label);
 }
 
+// In a sentence, or read aloud.
+export function inWords(label) {
+  return label === MARK ? "blank" : label.replace(MARK, "");
+}
+
 const pen = document.createElement("canvas").getContext("2d");
 
 export function widthOf(label, size) {

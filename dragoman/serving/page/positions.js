@@ -1,7 +1,7 @@
 // What is added to the first embeddings so that the model knows where each piece stands.
 
-import { look, signed } from "./colours.js";
-import { make } from "./dom.js";
+import { signed } from "./colours.js";
+import { draw, make } from "./dom.js";
 
 const [WIDTH, ROW] = [720, 9];
 
@@ -52,14 +52,13 @@ export function drawPositions({ table }, report) {
   return canvas;
 }
 
-// The numbers are drawn as a picture; saved as SVG it would be one box a number.
-export function asPaper(canvas) {
-  const copy = make("canvas", { width: canvas.width, height: canvas.height });
-  const pen = copy.getContext("2d");
-  pen.fillStyle = look().paper;
-  pen.fillRect(0, 0, copy.width, copy.height);
-  pen.drawImage(canvas, 0, 0);
-  return copy;
+// The same as boxes, for those who save it.
+export function asBoxes({ table }) {
+  const [width, most] = [WIDTH / table[0].length, Math.max(...table.flat().map(Math.abs))];
+  const boxes = table.flatMap((row, position) =>
+    row.map((number, channel) => draw("rect", { x: (channel * width).toFixed(2), y: position * ROW, width: width.toFixed(2), height: ROW, fill: signed(number, most) })),
+  );
+  return draw("svg", { width: WIDTH, height: table.length * ROW, "shape-rendering": "crispEdges" }, ...boxes);
 }
 
 function within(number, count) {

@@ -8,8 +8,8 @@ export function savers(name, { svg, canvas, json }) {
     make("button", { type: "button", class: "quiet", "aria-label": `Save ${name} as ${kind}`, click: save }, kind);
   const buttons = [
     svg && button("SVG", () => keep(`${name}.svg`, new Blob([textOf(svg())], { type: "image/svg+xml" }))),
-    (svg || canvas) && button("PNG", async () => keep(`${name}.png`, await (svg ? raster(svg()) : blobOf(canvas())))),
-    button("JSON", () => keep(`${name}.json`, new Blob([JSON.stringify(json(), null, 1)], { type: "application/json" }))),
+    (svg || canvas) && button("PNG", async () => keep(`${name}.png`, await (canvas ? blobOf(canvas()) : raster(svg())))),
+    button("JSON", async () => keep(`${name}.json`, new Blob([JSON.stringify(await json(), null, 1)], { type: "application/json" }))),
   ];
   return make("div", { class: "save" }, make("span", {}, "Save "), ...buttons.filter((each) => each));
 }
@@ -24,6 +24,9 @@ function keep(name, blob) {
 function textOf(svg) {
   const copy = svg.cloneNode(true);
   copy.setAttribute("font-family", "system-ui, 'DejaVu Sans', sans-serif");
+  for (const name of ["role", "tabindex", "data-focus", "class"]) {
+    for (const each of copy.querySelectorAll(`[${name}]`)) each.removeAttribute(name);
+  }
   copy.prepend(draw("rect", { width: "100%", height: "100%", fill: look().paper }));
   return new XMLSerializer().serializeToString(copy);
 }
