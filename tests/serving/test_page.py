@@ -185,7 +185,7 @@ def test_pointing_at_a_piece_says_what_it_looked_at(visit: Visit, client: httpx.
     looking, looked_at = (
         "blank" if each == "▁" else each.lstrip("▁") for each in (found["queries"][1], found["keys"][most])
     )
-    expect(said).to_contain_text(f"{looking} looked at {looked_at} {row[most]:.2f}")
+    expect(said).to_contain_text(f"“{looking}” looked at “{looked_at}” {row[most]:.2f}")
     page.locator(f"#lines [data-focus=key-{most}]").hover()
     expect(said).to_contain_text("was looked at by")
     drawn = page.locator("#lines line").count()

@@ -104,7 +104,7 @@ export class Figures {
     const pinned = view.query !== null && view.key !== null ? view : null;
     const name = `Weights of ${KINDS[view.kind].label} attention, layer ${view.layer + 1}, ${nameOfHead(view.head)}`;
     const svg = drawHeatMap({ ...this.sides, weights, pinned, name }, (said) => panel.say(said), (cell) => this.set(cell ?? { query: null, key: null }));
-    const isWide = svg.getAttribute("width") > this.root.clientWidth / 2 - 90;
+    const isWide = svg.getAttribute("width") > this.root.clientWidth / 2 - 78;
     for (const each of [panel, this.panels.cell]) each.root.classList.toggle("wide", isWide);
     const cut = isCut(this.sides) ? " Only the first 96 pieces of each side are drawn; JSON has all." : "";
     const max = view.head === "max" ? "" : " Each row adds up to 1.";

@@ -111,7 +111,7 @@ export class Lines {
         strips.forEach((strip, head) => strip.setAttribute("opacity", this.strength(active, side, place, head))),
       );
     }
-    this.report(active ? `${inWords(this.unit(active).label)}  ${this.describe(active)}` : "");
+    this.report(active ? `“${inWords(this.unit(active).label)}” ${this.describe(active)}` : "");
   }
 
   strength(active, side, place, head) {
@@ -131,7 +131,7 @@ export class Lines {
     const weights = others.map((_, other) => this.mean(side === "key" ? [other, place] : [place, other]));
     const most = weights.map((weight, other) => ({ weight, label: others[other].label })).filter(({ weight }) => weight >= 0.05);
     most.sort((one, other) => other.weight - one.weight);
-    const listed = most.slice(0, 4).map(({ weight, label }) => `${inWords(label)} ${weight.toFixed(2)}`).join(" · ");
+    const listed = most.slice(0, 4).map(({ weight, label }) => `“${inWords(label)}” ${weight.toFixed(2)}`).join(" · ");
     return `${side === "key" ? "was looked at by" : "looked at"} ${listed || "nothing much"}`;
   }
 

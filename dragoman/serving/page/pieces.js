@@ -10,15 +10,19 @@ export function cut(label) {
   return label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label;
 }
 
+export function beginsWord(label) {
+  return label.startsWith(MARK);
+}
+
 export function textOf(label, attributes) {
   const shown = cut(label);
-  const begins = shown.startsWith(MARK);
+  const begins = beginsWord(shown);
   const mark = begins ? draw("tspan", { fill: look().faint }, "_") : null;
   return draw("text", { fill: look().ink, "dominant-baseline": "central", ...attributes }, mark, begins ? shown.slice(1) : shown);
 }
 
 export function spanOf(label) {
-  const begins = label.startsWith(MARK);
+  const begins = beginsWord(label);
   return make("span", { dir: "auto" }, begins ? make("span", { class: "faint" }, "_") : null, begins ? label.slice(1) : label);
 }
 

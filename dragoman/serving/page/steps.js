@@ -1,7 +1,7 @@
 // Decoding in slow motion: what was there, what could have come next, and what search went on with.
 
 import { make } from "./dom.js";
-import { spanOf } from "./pieces.js";
+import { beginsWord, spanOf } from "./pieces.js";
 
 export class Steps {
   // `moved` hears of every step that is gone to, `look` of another translation that is to be looked into.
@@ -49,7 +49,8 @@ export class Steps {
     this.number.textContent = `${this.step + 1} of ${this.steps.length}`;
     this.back.disabled = this.step === 0;
     this.on.disabled = this.step === this.steps.length - 1;
-    this.written.replaceChildren(make("span", { class: "faint" }, text || "(nothing yet)"), " ", make("mark", {}, spanOf(chosen.piece)));
+    const gap = text && !beginsWord(chosen.piece) ? "" : " ";
+    this.written.replaceChildren(make("span", { class: "faint" }, text || "(nothing yet)"), gap, make("mark", {}, spanOf(chosen.piece)));
     this.renderCandidates(candidates, chosen);
     this.renderBeam();
   }
