@@ -71,11 +71,12 @@ export class Steps {
   renderBeam() {
     const living = this.living[this.step] ?? [];
     const rows = living.map(({ text, logProbability, isShown }) => row(text, logProbability.toFixed(2), isShown, null));
-    const done = this.ended.filter(({ step }) => step <= this.step);
+    const isLast = this.step === this.steps.length - 1;
+    const done = isLast ? this.ended : this.ended.filter(({ step }) => step <= this.step);
     const ended = done.map(({ text, score }) => row(text, score.toFixed(2), false, () => this.look(text)));
     const empty = rows.length ? [] : [make("tr", {}, make("td", { class: "faint" }, "The search is over."))];
     const tables = [make("table", { class: "beam" }, make("caption", {}, "Beginnings kept alive, by log-probability"), make("tbody", {}, ...rows, ...empty))];
-    if (ended.length) tables.push(make("table", { class: "beam" }, make("caption", {}, "Ended by now, by score: choose one to look into it"), make("tbody", {}, ...ended)));
+    if (ended.length) tables.push(make("table", { class: "beam" }, make("caption", {}, isLast ? "What it found, by score: choose one to look into it" : "Ended by now, by score"), make("tbody", {}, ...ended)));
     this.beam.replaceChildren(...tables);
   }
 }
