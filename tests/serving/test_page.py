@@ -265,7 +265,7 @@ def test_figures_are_saved_as_pictures(visit: Visit, save: Callable[[Page, str, 
         drawn = ElementTree.parse(save(page, figure, "SVG")).getroot()
         assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
         assert len(drawn.findall(".//{*}text")) >= 6
-    assert len(ElementTree.parse(save(page, "positions", "SVG")).findall(".//{*}rect")) >= 32 * 64
+    assert len(ElementTree.parse(save(page, "positions", "SVG")).findall(".//{*}rect")) >= 64 * 64
     for figure in ("lines", "map", "positions", "heads"):
         assert save(page, figure, "PNG").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
@@ -282,7 +282,7 @@ def test_figures_are_saved_as_numbers(visit: Visit, save: Callable[[Page, str, s
         found = json.loads(save(page, figure, "JSON").read_text())
         assert torch.tensor(found["layers" if figure == "heads" else "weights"]).shape == shape
     assert len(json.loads(save(page, "steps", "JSON").read_text())["steps"]) == size[0]
-    assert torch.tensor(json.loads(save(page, "positions", "JSON").read_text())["table"]).shape == (32, 64)
+    assert torch.tensor(json.loads(save(page, "positions", "JSON").read_text())["table"]).shape == (64, 64)
 
 
 @needs_chromium

@@ -15,7 +15,6 @@ import { Steps } from "./steps.js";
 import { KINDS, merge, nameOfHead, together } from "./weights.js";
 
 const NARROW = 620; // pixels, below which lines run from left to right
-const MOST_POSITIONS = 128;
 
 const LOOKS = {
   cross: "To write each piece of the translation (below), the model looks at the source (above) and takes from it what it needs.",
@@ -43,7 +42,7 @@ export class Figures {
     this.weights = weights;
     const { kind, layer } = view;
     this.showSteps();
-    this.showPositions();
+    this.showPositions().catch((error) => this.panels.positions.miss(`This could not be fetched: ${error.message}`));
     if (!weights.insight.attention[kind].layers) {
       this.missAttention();
       return;
@@ -107,18 +106,25 @@ export class Figures {
     const isWide = svg.getAttribute("width") > this.root.clientWidth / 2 - 78;
     for (const each of [panel, this.panels.cell]) each.root.classList.toggle("wide", isWide);
     const cut = isCut(this.sides) ? " Only the first 96 pieces of each side are drawn; JSON has all." : "";
-    const max = view.head === "max" ? "" : " Each row adds up to 1.";
-    panel.show(`Rows look at columns: layer ${view.layer + 1}, ${nameOfHead(view.head)}.${max} Choose a cell to take it apart.${cut}`, svg, savers(this.name("map"), { svg: () => svg, json: () => this.facts({ weights }) }));
+    const isWhole = weights.every((row) => Math.abs(row.reduce((sum, weight) => sum + weight, 0) - 1) < 0.02);
+    const sum = isWhole ? " Each row adds up to 1." : "";
+    panel.show(`Rows look at columns: layer ${view.layer + 1}, ${nameOfHead(view.head)}.${sum} Choose a cell to take it apart.${cut}`, svg, savers(this.name("map"), { svg: () => svg, json: () => this.facts({ weights }) }));
   }
 
   showHeads() {
-    const chosen = { layer: view.layer, head: view.head };
-    const { kind } = view;
-    const layers = () => Promise.all(rows.map((_, layer) => this.weights.load(kind, layer)));
-    const json = async () => ({ kind, layers: (await layers()).map(({ weights }) => weights), ...this.facts({}) });
-    const save = savers(`heads-${kind}`, { canvas: () => gather(rows), json });
-    const rows = drawHeads({ weights: this.weights, kind: view.kind, chosen }, (layer, head) => this.set({ layer, head }), () => {});
-    this.panels.heads.show("Every head has learned to look in its own way: one at the word that is being translated, one at a neighbour, one at nothing in particular. Choose one to see it large.", rows, save);
+    const { kind, layer, head } = view;
+    const { rows, paint } = drawHeads({ weights: this.weights, kind, chosen: { layer, head } }, (layer, head) => this.set({ layer, head }));
+    const panel = this.panels.heads;
+    const picture = async () => (await paint(), gather(rows));
+    const json = async () => ({ ...this.facts({}), kind, layer: null, head: null, layers: await paint() });
+    panel.show("Every head has learned to look in its own way: one at the word that is being translated, one at a neighbour, one at nothing in particular. Choose one to see it large.", rows, savers(`heads-${kind}`, { canvas: picture, json }));
+    this.watcher?.disconnect();
+    this.watcher = new IntersectionObserver(([seen]) => {
+      if (!seen.isIntersecting) return;
+      this.watcher.disconnect();
+      paint().catch((error) => panel.miss(`These could not be fetched: ${error.message}`));
+    }, { rootMargin: "400px" });
+    this.watcher.observe(panel.root);
   }
 
   showSteps() {
@@ -135,13 +141,11 @@ export class Figures {
   }
 
   async showPositions() {
-    const { pieces } = this.weights.insight.source;
-    const length = Math.min(MOST_POSITIONS, Math.max(pieces.length, this.weights.insight.target.pieces.length, 32));
     const panel = this.panels.positions;
     const weights = this.weights;
     if (this.placed === weights && this.paper === look().paper) return;
     [this.placed, this.paper] = [weights, look().paper];
-    const found = await weights.positions(length);
+    const found = await weights.positions();
     if (weights !== this.weights) return;
     if (!found.table.length) {
       panel.miss(describePositions(found));

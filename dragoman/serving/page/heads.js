@@ -6,25 +6,33 @@ import { make } from "./dom.js";
 const SIZE = 84; // pixels, of the longer side
 const GAP = 12;
 
-export function drawHeads({ weights, kind, chosen }, choose, failed) {
+// The rows, and what fetches and paints the weights: not before somebody looks at them.
+export function drawHeads({ weights, kind, chosen }, choose) {
   const { layers, heads } = weights.insight.attention[kind];
-  return Array.from({ length: layers }, (_, layer) => {
+  const rows = Array.from({ length: layers }, (_, layer) => {
     const buttons = Array.from({ length: heads }, (_, head) => {
       const isChosen = chosen.layer === layer && chosen.head === head;
-      const canvas = make("canvas", { width: 1, height: 1, "aria-hidden": "true" });
       const label = { "aria-label": `Layer ${layer + 1}, head ${head + 1}`, "aria-pressed": String(isChosen) };
-      const button = make("button", { type: "button", class: "thumbnail", "data-focus": `head-${layer}-${head}`, ...label, click: () => choose(layer, head) }, canvas);
+      const more = { "data-focus": `head-${layer}-${head}`, click: () => choose(layer, head) };
+      const canvas = make("canvas", { width: SIZE, height: SIZE, "aria-hidden": "true" });
+      const button = make("button", { type: "button", class: "thumbnail", ...label, ...more }, canvas);
       button.style.setProperty("--head", headColour(head, heads));
-      return { button, canvas };
+      return button;
     });
-    weights.load(kind, layer).then((found) => buttons.forEach(({ canvas }, head) => paint(canvas, found.weights[head])), failed);
-    return make("div", { class: "heads-row", role: "group", "aria-label": `Layer ${layer + 1}` }, make("span", { "aria-hidden": "true" }, `Layer ${layer + 1}`), ...buttons.map(({ button }) => button));
+    const name = make("span", { "aria-hidden": "true" }, `Layer ${layer + 1}`);
+    return make("div", { class: "heads-row", role: "group", "aria-label": `Layer ${layer + 1}` }, name, ...buttons);
   });
+  const paintRow = async (row, layer) => {
+    const found = await weights.load(kind, layer);
+    row.querySelectorAll("canvas").forEach((canvas, head) => paint(canvas, found.weights[head]));
+    return found.weights;
+  };
+  return { rows, paint: () => Promise.all(rows.map(paintRow)) };
 }
 
 function paint(canvas, weights) {
   const [rows, columns] = [weights.length, weights[0].length];
-  const cell = Math.max(1, Math.floor(SIZE / Math.max(rows, columns)));
+  const cell = Math.max(2, Math.floor(SIZE / Math.max(rows, columns)));
   const density = window.devicePixelRatio || 1;
   canvas.width = columns * cell * density;
   canvas.height = rows * cell * density;

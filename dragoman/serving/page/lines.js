@@ -35,7 +35,7 @@ export class Lines {
 
   middle(side, place) {
     const count = side === "key" ? this.keys.length : this.queries.length;
-    return (this.length - count * this.step) / 2 + (place + 0.5) * this.step;
+    return ((place + 0.5) * this.length) / count;
   }
 
   drawPaths() {

@@ -3,7 +3,7 @@
 import { signed } from "./colours.js";
 import { draw, make } from "./dom.js";
 
-const [WIDTH, ROW] = [720, 9];
+const [WIDTH, ROW] = [720, 6];
 
 const WORDS = {
   sinusoidal:

@@ -3,6 +3,8 @@
 import { ask } from "./api.js";
 
 const BLANK = "\u2581";
+const POSITIONS = 64;
+const places = new Map();
 
 export const KINDS = {
   cross: { label: "Cross", sides: ["translation", "source"], query: "target", key: "source" },
@@ -19,26 +21,18 @@ export class Weights {
 
   // Queries, keys, and weights as heads x queries x keys.
   load(kind, layer) {
-    return this.once("attention", { kind, layer });
+    return once(this.kept, "attention", { ...this.fields, kind, layer });
   }
 
   // The same, and the queries, keys and scores of one head.
   compare(kind, layer, head) {
-    return this.once("attention", { kind, layer, head });
+    return once(this.kept, "attention", { ...this.fields, kind, layer, head });
   }
 
-  positions(length) {
-    return this.once("positions", { length });
-  }
-
-  once(path, more) {
-    const name = path + JSON.stringify(more);
-    if (!this.kept.has(name)) {
-      const asked = ask(path, { ...this.fields, ...more });
-      asked.catch(() => this.kept.delete(name));
-      this.kept.set(name, asked);
-    }
-    return this.kept.get(name);
+  // The same for every sentence of a pair of languages.
+  positions() {
+    const { source, target } = this.fields;
+    return once(places, "positions", { source, target, length: POSITIONS });
   }
 
   // What stands on both sides of a kind: each with a label and the pieces it is made of.
@@ -54,6 +48,16 @@ export class Weights {
     const moved = written.map(({ label, pieces }) => ({ label, pieces: pieces.map((piece) => piece + 1) }));
     return [{ label: "<s>", pieces: [0] }, ...moved];
   }
+}
+
+function once(kept, path, fields) {
+  const name = path + JSON.stringify(fields);
+  if (!kept.has(name)) {
+    const asked = ask(path, fields);
+    asked.catch(() => kept.delete(name)); // another time, perhaps
+    kept.set(name, asked);
+  }
+  return kept.get(name);
 }
 
 function units({ pieces, words }, unit) {
