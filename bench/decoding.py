@@ -2,7 +2,7 @@
 
 The plain path asks after every step who is done and takes small batches; both must write the same lines. MarianMT has
 the same shape and random weights, so it is made to write as many pieces as the longest of our translations in each of
-its batches. Prints a table, then a JSON line.
+its batches. Prints each as it comes, then a JSON line; with --profile the kernels of our search too.
 """
 
 import argparse
@@ -10,11 +10,13 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from training import show_profile
 
 import dragoman
 from dragoman.batch import EOS, Side
@@ -38,6 +40,10 @@ def seconds_of(action: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - begun, result
 
 
+def say(who: str, values: dict[str, float]) -> None:
+    print(f"{who:<18}" + "  ".join(f"{name} {value:,.3f}" for name, value in values.items()), flush=True)
+
+
 def measure(
     model: Translator, sources: list[str], references: list[str], plain: bool
 ) -> tuple[dict[str, float], list[str]]:
@@ -45,10 +51,15 @@ def measure(
         if plain:
             patches.enter_context(patch.object(search, "STEPS_BETWEEN_QUESTIONS", {}))
             patches.enter_context(patch.object(engines, "TOKENS_AT_ONCE", {"cpu": 4096, "cuda": 16384}))
-        model.translate(sources[:WARM_UP])
+        first_seconds, _ = seconds_of(lambda: model.translate(sources[:WARM_UP]))
         seconds, answers = seconds_of(lambda: model.translate(sources))
     texts = [answer.text for answer in answers]
-    return {"seconds": seconds, "bleu": plain_bleu(texts, references)}, texts
+    tokens = sum(map(len, model.target_vocabulary.encode(texts)))
+    found = {"seconds": seconds, "tokens_per_second": tokens / seconds, "bleu": plain_bleu(texts, references)}
+    if model.models[0].device.type == "cuda":
+        found["memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
+        torch.cuda.reset_peak_memory_stats()
+    return found | {"warm_up_seconds": first_seconds}, texts
 
 
 def measure_marian(model: Translator, sources: list[str], texts: list[str]) -> float:
@@ -90,6 +101,7 @@ def main() -> None:
     parser.add_argument("--source", type=Path)
     parser.add_argument("--target", type=Path)
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     if not (options.model and options.source and options.target):
         print("a model, --source and --target are needed: nothing to measure without them")
@@ -99,14 +111,17 @@ def main() -> None:
     found: dict[str, dict[str, float]] = {}
     for precision in ("float32", "bf16"):
         model = dragoman.load(options.model, decoding={"precision": precision})
-        found[f"{precision}, plain"], expected = measure(model, sources, references, plain=True)
         found[precision], texts = measure(model, sources, references, plain=False)
+        say(precision, found[precision])
+        if options.profile:
+            show_profile(partial(model.translate, sources), 1)
+        found[f"{precision}, plain"], expected = measure(model, sources, references, plain=True)
         same = sum(one == other for one, other in zip(texts, expected, strict=True))
-        found[precision]["same_lines"] = same / len(texts)
+        found[f"{precision}, plain"]["same_lines"] = same / len(texts)
+        say(f"{precision}, plain", found[f"{precision}, plain"])
     if not options.no_peer:
         found["MarianMT"] = {"seconds": measure_marian(model, sources, texts)}
-    for who, values in found.items():
-        print(f"{who:<18}" + "  ".join(f"{name} {value:,.3f}" for name, value in values.items()))
+        say("MarianMT", found["MarianMT"])
     print(json.dumps({"sentences": len(sources), **found}))
 
 

@@ -18,6 +18,7 @@ from dragoman.data.prepare import Corpus, prepare
 from dragoman.decoding.translator import Translator, load
 from dragoman.errors import ConfigError
 from dragoman.evaluation.report import evaluate, keep_in_card
+from dragoman.everyday.find import SOURCE, everyday_models
 from dragoman.plots.terminal import attention_map
 from dragoman.recipe import Recipe, read_recipe
 from dragoman.saved import find_model
@@ -26,6 +27,7 @@ from dragoman.training.run import run_training
 
 MARK = ".dragoman-demo"  # says that a folder is a demo's own and may be replaced
 SAMPLES = 10
+EVERYDAY = ("Hello, how are you?", "Where is the train station?", "I would like a cup of coffee.")
 
 
 def run_demo(
@@ -35,11 +37,22 @@ def run_demo(
     begun = time.monotonic()
     recipe = read_recipe("demo", [f"training.minutes={minutes}"] if minutes is not None else [])
     _check_folder(out)
+    _open_with_everyday(source, target, device, console)
     console.out(f"Writing a phrasebook {source} -> {target} from CLDR: dates, times, money, units, names, lists.")
     phrasebook = make_phrasebook(source, target)
     with _own_folder(out, console):
         result = _train_and_show(phrasebook, (source, target), recipe, out, device, console)
     return {**result, "seconds": round(time.monotonic() - begun, 1), "model": str(out / "run")}
+
+
+def _open_with_everyday(source: str, target: str, device: torch.device, console: Console) -> None:
+    folder = everyday_models().get(target) if source == SOURCE else None
+    if folder is None:
+        return
+    table = Table("source", "translation", title=f"By a model that comes along: dragoman translate --to {target}")
+    for sentence, answer in zip(EVERYDAY, load(folder, device=str(device)).translate(EVERYDAY), strict=True):
+        table.add_row(sentence, answer.text)
+    console.print(table)
 
 
 def _train_and_show(

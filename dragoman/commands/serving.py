@@ -19,6 +19,7 @@ from dragoman.commands.options import (
     load_together,
 )
 from dragoman.errors import ConfigError, ModelError
+from dragoman.everyday.find import everyday_models
 
 if TYPE_CHECKING:
     from dragoman.decoding.translator import Translator
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 
 NAMED = re.compile(r"([A-Za-z][\w-]*):([A-Za-z][\w-]*)=(.+)")
 Models = Annotated[
-    list[str],
-    typer.Argument(help="Model or run folders, a language pair each; en:de=FOLDER says which.", show_default=False),
+    list[str] | None,
+    typer.Argument(
+        help="Model or run folders, a language pair each; en:de=FOLDER says which. Small ones come along.",
+        show_default=False,
+    ),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets everybody in.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes one that is free.")]
@@ -40,7 +44,7 @@ Proxies = Annotated[list[str] | None, typer.Option("--proxy", help="A proxy that
 
 
 def serve(
-    models: Models,
+    models: Models = None,
     host: Host = "127.0.0.1",
     port: Port = 5000,
     keys: KeyFile = None,
@@ -75,7 +79,7 @@ def serve(
     with bind(host, port) as bound:
         place = choose_place(device, threads)
         translators: dict[Pair, Translator] = {}
-        for word in models:
+        for word in models or map(str, everyday_models().values()):
             path, pair = _find_pair(word)
             if pair in translators:
                 raise ConfigError(word, f"a model from {pair.source} into {pair.target} has been given already")

@@ -21,6 +21,7 @@ from dragoman.commands.options import (
     Threads,
     choose_place,
     load_together,
+    new_console,
 )
 from dragoman.errors import ConfigError, DragomanError
 
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 
 
 def translate(
-    model: ModelPath,
+    model: Annotated[
+        Path | None, typer.Argument(help="A model folder or a run folder; a small one comes along.", show_default=False)
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Without MODEL: from English into de or fr.")] = None,
     input: Annotated[Path | None, typer.Option(help="Text, a sentence a line; stdin unless given.")] = None,
     output: Annotated[Path | None, typer.Option(help="Where to write; stdout unless given.")] = None,
     beam: Beam = None,
@@ -56,6 +60,7 @@ def translate(
     from dragoman.streams import LINES_AT_ONCE, check_files, format_answers, open_input, open_output, windows
 
     check_files(input, output)
+    model = _model_or_everyday(model, to)
     if not sample and (temperature != 1.0 or top_k is not None or top_p is not None):
         raise ConfigError("--temperature, --top-k and --top-p", "need --sample")
     if steps and (sample or prefix is not None or n_best > 1):
@@ -80,6 +85,19 @@ def translate(
             forced = None if prefix is None else [prefix] * len(texts)
             answers = translator.translate(texts, n_best, forced, how, seed + number)
             write(format_answers(answers, number, n_best, made_with))
+
+
+def _model_or_everyday(model: Path | None, to: str | None) -> Path:
+    from dragoman.everyday.find import everyday_models, find_everyday
+
+    if model is not None:
+        if to is not None:
+            raise ConfigError("--to", f"has no use: {model} translates into what it learned")
+        return model
+    found = find_everyday(to or "de")
+    said = f"model: {found.name}, for everyday sentences, comes along; --to takes {' or '.join(everyday_models())}"
+    new_console().out(said, highlight=False)
+    return found
 
 
 def score(

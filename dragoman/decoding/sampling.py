@@ -14,6 +14,7 @@ from torch import Tensor
 from dragoman.batch import BOS, EOS, PAD, Side
 from dragoman.decoding.search import NEVER, Ensemble, Hypothesis, forced_pieces, length_penalty, output_limits
 from dragoman.errors import ConfigError
+from dragoman.kernels.attention import growing
 from dragoman.models.interface import Model
 
 
@@ -52,6 +53,7 @@ def narrow(log_probabilities: Float[Tensor, "N V"], how: Sampling) -> Float[Tens
 
 
 @torch.inference_mode()
+@growing()
 def sample(
     models: Sequence[Model],
     source: Side,

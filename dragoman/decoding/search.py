@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from dragoman.batch import BOS, EOS, PAD, Side
+from dragoman.kernels.attention import growing
 from dragoman.models.interface import Memory, Model, State
 
 NEVER = slice(PAD, EOS)  # PAD, UNK and BOS are never written; a list would be sent to the GPU at every step
@@ -55,6 +56,7 @@ def output_limits(
 
 
 @torch.inference_mode()
+@growing()
 def search(
     models: Sequence[Model],
     source: Side,

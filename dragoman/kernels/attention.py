@@ -5,6 +5,8 @@ is torch's own attention, the reference; on a GPU a Triton kernel walks over the
 Axes: B rows, H heads, Q queries, K keys, C channels of a head.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -73,6 +75,17 @@ def attend(
         mixed, _ = _attend(query, key, value, visible.first, visible.last, visible.seen_from, visible.seen_until)
         return mixed
     return scaled_dot_product_attention(query, key, value, attn_mask=visible.mask[:, None])
+
+
+@contextmanager
+def growing() -> Iterator[None]:
+    """Attention while keys grow with every step: cuDNN would plan for tens of milliseconds at each new length."""
+    was_enabled = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(was_enabled)
 
 
 def has_kernel(query: Tensor, value: Tensor) -> bool:

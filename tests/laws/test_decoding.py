@@ -4,6 +4,7 @@ import random
 from functools import cache
 from itertools import product
 from math import log
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -133,6 +134,26 @@ def test_asking_rarely_who_is_done_changes_nothing(
                 found = search([peaked(seed)], side(SOURCES), beam, 0.6, 3, n_best, begun)
             for one, other in zip(found, expected, strict=True):
                 agree(one, other)
+
+
+class Asking(Transformer):
+    """Remembers whether cuDNN would plan for what it computes."""
+
+    asked: ClassVar[list[bool]] = []
+
+    def step(self, *given: Any) -> Any:
+        self.asked.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return super().step(*given)
+
+
+def test_no_step_waits_for_a_plan_that_serves_one_length_alone() -> None:
+    model = Asking(TransformerConfig(layers=1, width=4, hidden=5, heads=1, longest=7), 11).eval()
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    search([model], side(SOURCES), 2, 0.6, 3)
+    sample([model], side(SOURCES), Sampling(), 3, 0.6, torch.Generator().manual_seed(0))
+    assert len(model.asked) >= 2
+    assert not any(model.asked)
+    assert torch.backends.cuda.cudnn_sdp_enabled() == before
 
 
 def model_that_says(steps: list[list[float]]) -> Transformer:
