@@ -3,10 +3,28 @@
 // The plots of the command line have the same ones; those who are colour-blind can tell them apart.
 const HEADS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7a7a6e"];
 const LOOKS = {
-  light: { paper: "#fffdf9", ink: "#23211e", faint: "#8a847a", line: "#e2dcd1", accent: "#14506b", warm: "#b4532a",
-    heat: ["#f4f1ea", "#8dbccb", "#0f4a63"], below: "#b4532a", above: "#14506b" },
-  dark: { paper: "#1b1d22", ink: "#e9e6df", faint: "#8d8f96", line: "#33363d", accent: "#86c7de", warm: "#f0a67c",
-    heat: ["#24272d", "#2c6f8a", "#d3f0f8"], below: "#e2906a", above: "#7cc0d8" },
+  light: {
+    paper: "#fffdf9",
+    ink: "#23211e",
+    faint: "#8a847a",
+    line: "#e2dcd1",
+    accent: "#14506b",
+    warm: "#b4532a",
+    heat: ["#f4f1ea", "#8dbccb", "#0f4a63"],
+    below: "#b4532a",
+    above: "#14506b",
+  },
+  dark: {
+    paper: "#1b1d22",
+    ink: "#e9e6df",
+    faint: "#8d8f96",
+    line: "#33363d",
+    accent: "#86c7de",
+    warm: "#f0a67c",
+    heat: ["#24272d", "#2c6f8a", "#d3f0f8"],
+    below: "#e2906a",
+    above: "#7cc0d8",
+  },
 };
 
 export function look() {

@@ -14,6 +14,23 @@ export function draw(tag, attributes = {}, ...children) {
   return furnish(document.createElementNS(SVG, tag), attributes, children);
 }
 
+// A figure of its own size.
+export function picture(width, height, attributes, ...children) {
+  return draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, ...attributes }, ...children);
+}
+
+// Words in a figure, with their middle at y.
+export function write(words, attributes) {
+  return draw("text", { "dominant-baseline": "central", ...attributes }, words);
+}
+
+// Whether a key means: this one.
+export function isPress(event) {
+  if (event.key !== "Enter" && event.key !== " ") return false;
+  event.preventDefault();
+  return true;
+}
+
 // Functions become listeners, true a bare attribute; what is null or false is left out.
 function furnish(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -31,7 +48,9 @@ export function choice(name, legend, options, chosen, choose) {
     const focus = { "data-focus": `${name}-${value}` };
     const input = make("input", { type: "radio", name, value, disabled, ...focus, change: () => choose(value) });
     input.checked = String(value) === String(chosen);
-    const swatch = colour ? draw("svg", { class: "swatch", viewBox: "0 0 8 8" }, draw("circle", { cx: 4, cy: 4, r: 4, fill: colour })) : null;
+    const swatch = colour
+      ? draw("svg", { class: "swatch", viewBox: "0 0 8 8" }, draw("circle", { cx: 4, cy: 4, r: 4, fill: colour }))
+      : null;
     return make("label", { title }, input, make("span", {}, swatch, label));
   });
   return make("fieldset", { class: "choice" }, make("legend", {}, legend), make("div", {}, ...labels));

@@ -1,26 +1,21 @@
 // The figures of one sentence, in order; each can be missing something, and says what.
 
-import { drawProduct, drawSoftmax, reckon } from "./cell.js";
+import { drawProduct, drawSoftmax } from "./cell.js";
 import { headColour, look } from "./colours.js";
 import { make } from "./dom.js";
 import { drawHeads, gather } from "./heads.js";
-import { drawHeatMap, isCut } from "./heatmap.js";
+import { drawHeatMap, MOST_DRAWN } from "./heatmap.js";
 import { Lines } from "./lines.js";
 import { view } from "./link.js";
-import { inWords } from "./pieces.js";
 import { Panel } from "./panel.js";
-import { asBoxes, describePositions, drawPositions } from "./positions.js";
+import { asBoxes, drawPositions } from "./positions.js";
 import { savers } from "./save.js";
 import { Steps } from "./steps.js";
 import { KINDS, merge, nameOfHead, together } from "./weights.js";
+import * as words from "./words.js";
 
 const NARROW = 620; // pixels, below which lines run from left to right
-
-const LOOKS = {
-  cross: "To write each piece of the translation (below), the model looks at the source (above) and takes from it what it needs.",
-  encoder: "Each piece of the source (below) looks at all of the source (above), and learns from its neighbours what it means here.",
-  decoder: "Each piece that is being written (below) looks back at what had been written before it (above), never ahead.",
-};
+const PADDING = 78; // pixels of a panel that no figure can have
 
 export class Figures {
   // `set` changes what is on view; `look` is told of another translation to look into.
@@ -35,7 +30,7 @@ export class Figures {
       positions: new Panel("positions", "Where each piece stands"),
     };
     this.root = make("div", { class: "figures" }, ...Object.values(this.panels).map((panel) => panel.root));
-    this.steps = new Steps(this.panels.steps, (step) => set({ step, ...this.pinOfStep(step) }), look);
+    this.steps = new Steps(this.panels.steps, (step) => set({ step, ...this.rowOfStep(step) }), look);
   }
 
   async render(weights) {
@@ -44,13 +39,14 @@ export class Figures {
     this.showSteps();
     this.showPositions().catch((error) => this.panels.positions.miss(`This could not be fetched: ${error.message}`));
     if (!weights.insight.attention[kind].layers) {
-      this.missAttention();
+      this.panels.lines.miss(words.NO_ATTENTION);
+      for (const name of ["map", "cell", "heads"]) this.panels[name].root.hidden = true;
       return;
     }
     this.sides = weights.sides(kind, view.unit);
     this.showHeads();
     const found = await weights.load(kind, layer);
-    if (weights !== this.weights || kind !== view.kind || layer !== view.layer) return; // something else is on view by now
+    if (weights !== this.weights || kind !== view.kind || layer !== view.layer) return; // another is on view by now
     this.pieces = found;
     this.merged = found.weights.map((head) => merge(head, this.sides));
     this.showLines();
@@ -58,138 +54,163 @@ export class Figures {
     await this.showCell();
   }
 
-  missAttention() {
-    this.panels.lines.miss("This model writes without attention: what it knows of the source it carries along. There is nothing to draw here.");
-    for (const name of ["map", "cell", "heads"]) this.panels[name].root.hidden = true;
-  }
-
+  // What a saved figure is called, and what stands in it beside its numbers.
   name(figure) {
     const head = typeof view.head === "number" ? `head-${view.head + 1}` : view.head;
     return `${figure}-${view.kind}-layer-${view.layer + 1}-${head}`;
   }
 
-  shown() {
-    return together(this.merged, view.head);
-  }
-
   facts(more) {
-    const labels = (side) => side.map(({ label }) => label);
-    const { text, translation, ...pair } = { ...this.weights.fields, text: this.weights.fields.q };
-    const place = { kind: view.kind, layer: view.layer, head: view.head, unit: view.unit };
-    return { source: pair.source, target: pair.target, text, translation, ...place, queries: labels(this.sides.queries), keys: labels(this.sides.keys), ...more };
+    const { q: text, translation, source, target } = this.weights.fields;
+    const { kind, layer, head, unit } = view;
+    const [queries, keys] = [this.sides.queries, this.sides.keys].map((side) => side.map(({ label }) => label));
+    return { source, target, text, translation, kind, layer, head, unit, queries, keys, ...more };
   }
 
   showLines() {
-    const count = this.merged.length;
-    const heads = this.merged.map((weights, head) => ({ weights, colour: headColour(head, count), head }));
-    const drawn = view.head === "all" ? heads : typeof view.head === "number" ? [heads[view.head]] : [{ weights: this.shown(), colour: look().accent }];
     const panel = this.panels.lines;
-    const pinned = view.query !== null ? { side: "query", place: view.query } : view.key !== null ? { side: "key", place: view.key } : null;
     const room = panel.stage.clientWidth - 6;
     const isNarrow = room < NARROW;
+    const heads = this.headsToDraw();
     const name = `${KINDS[view.kind].label} attention, layer ${view.layer + 1}`;
-    const pin = (chosen) => this.set({ query: chosen?.side === "query" ? chosen.place : null, key: chosen?.side === "key" ? chosen.place : null });
-    const lines = new Lines({ ...this.sides, heads: drawn, room, isNarrow, pinned: isWithin(pinned, this.sides), name }, (words) => panel.say(words || "Point at a piece to see where it looks; choose it to keep it."), pin);
-    const query = this.pinOfStep(view.step).query ?? null;
-    this.panels.steps.say(query === null ? "" : `While it wrote this, it ${lines.describe({ side: "query", place: query })}.`);
-    const words = LOOKS[view.kind].replaceAll("below", isNarrow ? "right" : "below").replaceAll("above", isNarrow ? "left" : "above");
-    const colours = view.head === "all" && count > 1 ? " A head is a way of looking of its own: each has its colour." : "";
-    panel.show(`${words} The thicker a line, the more it takes.${colours}`, lines.svg, savers(this.name("lines"), { svg: () => lines.svg, json: () => this.facts({ weights: this.merged }) }));
+    const pin = ({ side, place }) => this.set({ query: null, key: null, [side]: place });
+    const unpin = () => this.set({ query: null, key: null });
+    const lines = new Lines(
+      { ...this.sides, heads, room, isNarrow, pinned: this.pinned(), name },
+      (said) => panel.say(said || words.POINT),
+      (chosen) => (chosen ? pin(chosen) : unpin()),
+    );
+    const save = savers(this.name("lines"), {
+      svg: () => lines.svg,
+      json: () => this.facts({ weights: this.merged }),
+    });
+    const hasColours = view.head === "all" && heads.length > 1;
+    panel.show(words.aboutLooks(view.kind, isNarrow, hasColours), lines.svg, save);
+    const place = this.rowOfStep(view.step).query ?? null;
+    const looked = place === null ? "" : `While it wrote this, it ${lines.describe({ side: "query", place })}.`;
+    this.panels.steps.say(looked);
+  }
+
+  headsToDraw() {
+    const heads = this.merged.map((weights, head) => ({ weights, colour: headColour(head, this.merged.length) }));
+    if (view.head === "all") return heads;
+    if (typeof view.head === "number") return [heads[view.head]];
+    return [{ weights: together(this.merged, view.head), colour: look().accent }];
+  }
+
+  // The piece that is kept in sight; a link may name one that this sentence has not.
+  pinned() {
+    const { queries, keys } = this.sides;
+    if (view.query !== null) return view.query < queries.length ? { side: "query", place: view.query } : null;
+    if (view.key !== null) return view.key < keys.length ? { side: "key", place: view.key } : null;
+    return null;
   }
 
   showMap() {
     const panel = this.panels.map;
-    const weights = this.shown();
+    const weights = together(this.merged, view.head);
+    const head = nameOfHead(view.head);
     const pinned = view.query !== null && view.key !== null ? view : null;
-    const name = `Weights of ${KINDS[view.kind].label} attention, layer ${view.layer + 1}, ${nameOfHead(view.head)}`;
-    const svg = drawHeatMap({ ...this.sides, weights, pinned, name }, (said) => panel.say(said), (cell) => this.set(cell ?? { query: null, key: null }));
-    const isWide = svg.getAttribute("width") > this.root.clientWidth / 2 - 78;
+    const name = `Weights of ${KINDS[view.kind].label} attention, layer ${view.layer + 1}, ${head}`;
+    const svg = drawHeatMap(
+      { ...this.sides, weights, pinned, name },
+      (said) => panel.say(said),
+      (cell) => this.set(cell ?? { query: null, key: null }),
+    );
+    const isWide = svg.getAttribute("width") > this.root.clientWidth / 2 - PADDING;
     for (const each of [panel, this.panels.cell]) each.root.classList.toggle("wide", isWide);
-    const cut = isCut(this.sides) ? " Only the first 96 pieces of each side are drawn; JSON has all." : "";
-    const isWhole = weights.every((row) => Math.abs(row.reduce((sum, weight) => sum + weight, 0) - 1) < 0.02);
-    const sum = isWhole ? " Each row adds up to 1." : "";
-    panel.show(`Rows look at columns: layer ${view.layer + 1}, ${nameOfHead(view.head)}.${sum} Choose a cell to take it apart.${cut}`, svg, savers(this.name("map"), { svg: () => svg, json: () => this.facts({ weights }) }));
+    const save = savers(this.name("map"), { svg: () => svg, json: () => this.facts({ weights }) });
+    panel.show(words.aboutMap(view.layer, head, weights, MOST_DRAWN), svg, save);
+  }
+
+  async showCell() {
+    const panel = this.panels.cell;
+    const { kind, layer } = view;
+    const { head, row, column } = this.pieceOfCell();
+    const asked = (this.asked = this.weights.compare(kind, layer, head));
+    const { queries, keys, weights } = this.pieces;
+    let compared;
+    try {
+      compared = (await asked).head;
+    } catch (error) {
+      if (error.status !== 400) throw error;
+      panel.miss(words.NO_SCORES);
+      return;
+    }
+    if (asked !== this.asked) return; // another cell is on view by now
+    const isHidden = (key) => kind === "decoder" && key > row;
+    const ofRow = { scores: compared.scores[row], weights: weights[head][row], labels: keys, chosen: column, isHidden };
+    const room = panel.stage.clientWidth - 6;
+    const softmax = drawSoftmax(ofRow, room);
+    const facts = { head, query: queries[row], key: keys[column], ...compared, weights: weights[head] };
+    const save = savers(this.name("cell"), { svg: () => softmax, json: () => this.facts(facts) });
+    const about = words.aboutCell(kind, head, queries[row], keys[column]);
+    panel.show(about, [drawProduct(compared, row, column, room), softmax], save);
+    panel.say(words.reckoning(compared, weights[head][row][column], row, column));
+  }
+
+  // A cell of several heads or pieces is taken apart where it is largest; so is the map, until a cell is chosen.
+  pieceOfCell() {
+    const { queries, keys, weights } = this.pieces;
+    const heads = typeof view.head === "number" ? [view.head] : [...weights.keys()];
+    const rows = this.sides.queries[view.query]?.pieces ?? [...queries.keys()];
+    const columns = this.sides.keys[view.key]?.pieces ?? [...keys.keys()];
+    const places = heads.flatMap((head) => rows.flatMap((row) => columns.map((column) => ({ head, row, column }))));
+    const weight = ({ head, row, column }) => weights[head][row][column];
+    return places.reduce((best, place) => (weight(place) > weight(best) ? place : best));
   }
 
   showHeads() {
-    const { kind, layer, head } = view;
-    const { rows, paint } = drawHeads({ weights: this.weights, kind, chosen: { layer, head } }, (layer, head) => this.set({ layer, head }));
     const panel = this.panels.heads;
-    const picture = async () => (await paint(), gather(rows));
+    const { kind, layer, head } = view;
+    const choose = (layer, head) => this.set({ layer, head });
+    const { rows, paint } = drawHeads({ weights: this.weights, kind, chosen: { layer, head } }, choose);
     const json = async () => ({ ...this.facts({}), kind, layer: null, head: null, layers: await paint() });
-    panel.show("Every head has learned to look in its own way: one at the word that is being translated, one at a neighbour, one at nothing in particular. Choose one to see it large.", rows, savers(`heads-${kind}`, { canvas: picture, json }));
+    const canvas = async () => {
+      await paint();
+      return gather(rows);
+    };
+    panel.show(words.HEADS, rows, savers(`heads-${kind}`, { canvas, json }));
+    this.whenSeen(panel, () => paint().catch((error) => panel.miss(`These could not be fetched: ${error.message}`)));
+  }
+
+  whenSeen(panel, act) {
     this.watcher?.disconnect();
-    this.watcher = new IntersectionObserver(([seen]) => {
-      if (!seen.isIntersecting) return;
+    const hear = (seen) => {
+      if (!seen.some(({ isIntersecting }) => isIntersecting)) return;
       this.watcher.disconnect();
-      paint().catch((error) => panel.miss(`These could not be fetched: ${error.message}`));
-    }, { rootMargin: "400px" });
+      act();
+    };
+    this.watcher = new IntersectionObserver(hear, { rootMargin: "400px" });
     this.watcher.observe(panel.root);
   }
 
   showSteps() {
     const { steps, beam } = this.weights.insight;
-    const save = savers("steps", { json: () => ({ text: this.weights.fields.q, steps, beam }) });
-    this.steps.show({ steps, beam, lang: this.weights.fields.target }, view.step, save);
+    const { q: text, target: lang } = this.weights.fields;
+    this.steps.show({ steps, beam, lang }, view.step, savers("steps", { json: () => ({ text, steps, beam }) }));
   }
 
   // The row of the figures that belongs to a step, where what looks is what is being written.
-  pinOfStep(step) {
+  rowOfStep(step) {
     if (view.kind === "encoder" || !this.sides) return {};
     const query = this.sides.queries.findIndex(({ pieces }) => pieces.includes(step));
     return { query: query < 0 ? null : query, key: null };
   }
 
   async showPositions() {
-    const panel = this.panels.positions;
-    const weights = this.weights;
-    if (this.placed === weights && this.paper === look().paper) return;
-    [this.placed, this.paper] = [weights, look().paper];
+    const { panels, weights } = this;
+    const drawn = `${weights.fields.source} ${weights.fields.target} ${look().paper}`;
+    if (drawn === this.drawn) return;
     const found = await weights.positions();
     if (weights !== this.weights) return;
+    this.drawn = drawn;
     if (!found.table.length) {
-      panel.miss(describePositions(found));
+      panels.positions.miss(words.aboutPositions(found));
       return;
     }
-    const canvas = drawPositions(found, (words) => panel.say(words));
-    panel.show(`${describePositions(found)} A row is a place, a column a channel.`, canvas, savers("positions", { svg: () => asBoxes(found), canvas: () => canvas, json: () => found }));
+    const canvas = drawPositions(found, (said) => panels.positions.say(said));
+    const save = savers("positions", { svg: () => asBoxes(found), canvas: () => canvas, json: () => found });
+    panels.positions.show(words.aboutPositions(found), canvas, save);
   }
-
-  async showCell() {
-    const panel = this.panels.cell;
-    const { head, row, column } = this.pieceOfCell();
-    const { kind, layer, query, key } = view;
-    let found;
-    try {
-      found = (await this.weights.compare(kind, layer, head)).head;
-    } catch (error) {
-      if (error.status !== 400) throw error;
-      panel.miss("This model does not compare queries with keys as the Transformer does: there are no scores to show.");
-      return;
-    }
-    if (kind !== view.kind || layer !== view.layer || query !== view.query || key !== view.key) return;
-    const weights = this.pieces.weights[head];
-    const [asking, asked] = [this.pieces.queries[row], this.pieces.keys[column]];
-    const room = panel.stage.clientWidth - 6;
-    const product = drawProduct(found, row, column, room);
-    const softmax = drawSoftmax(found, weights, this.pieces.keys, row, column, (other) => kind === "decoder" && other > row, room);
-    const words = `Head ${head + 1} makes a query q of “${inWords(asking)}” and a key k of “${inWords(asked)}”. Multiplied channel by channel and added up, they say how well the two fit. The softmax makes weights of a row of such scores, which add up to 1.`;
-    const json = () => this.facts({ head, query: asking, key: asked, ...found, weights });
-    panel.show(words, [product, softmax], savers(`${this.name("cell")}`, { svg: () => softmax, json }));
-    panel.say(reckon(found, weights[row][column], row, column));
-  }
-
-  // A cell of several heads or pieces is taken apart where it is largest; so is the map, until a cell is chosen.
-  pieceOfCell() {
-    const heads = typeof view.head === "number" ? [view.head] : this.pieces.weights.map((_, head) => head);
-    const rows = (this.sides.queries[view.query] ?? { pieces: this.pieces.queries.map((_, row) => row) }).pieces;
-    const columns = (this.sides.keys[view.key] ?? { pieces: this.pieces.keys.map((_, column) => column) }).pieces;
-    const places = heads.flatMap((head) => rows.flatMap((row) => columns.map((column) => ({ head, row, column }))));
-    const weight = ({ head, row, column }) => this.pieces.weights[head][row][column];
-    return places.reduce((best, place) => (weight(place) > weight(best) ? place : best));
-  }
-}
-
-function isWithin(pinned, { queries, keys }) {
-  return pinned && pinned.place < (pinned.side === "query" ? queries : keys).length ? pinned : null;
 }

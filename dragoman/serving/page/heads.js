@@ -54,6 +54,8 @@ export function gather(rows) {
   const pen = all.getContext("2d");
   pen.fillStyle = look().paper;
   pen.fillRect(0, 0, all.width, all.height);
-  canvases.forEach((row, layer) => row.forEach((canvas, head) => pen.drawImage(canvas, GAP + head * width, GAP + layer * height)));
+  canvases.forEach((row, layer) =>
+    row.forEach((canvas, head) => pen.drawImage(canvas, GAP + head * width, GAP + layer * height)),
+  );
   return all;
 }

@@ -100,7 +100,8 @@ function hide(words) {
 
 function render() {
   const { attention } = weights.insight;
-  if (!attention[view.kind]?.layers) view.kind = Object.keys(attention).find((kind) => attention[kind].layers) ?? "cross";
+  if (!attention[view.kind]?.layers)
+    view.kind = Object.keys(attention).find((kind) => attention[kind].layers) ?? "cross";
   const { layers, heads } = attention[view.kind];
   view.layer = Math.max(0, Math.min(view.layer ?? layers - 1, layers - 1));
   if (typeof view.head === "number" && view.head >= heads) view.head = "all";

@@ -1,6 +1,6 @@
 // Figures 3 to 5 of the paper: lines from each piece that looks to what it looks at, a colour a head.
 
-import { draw, rove } from "./dom.js";
+import { draw, isPress, picture, rove } from "./dom.js";
 import { inWords, textOf, widestOf } from "./pieces.js";
 
 const STEP = { across: [30, 62], down: [26, 30] }; // from piece to piece, at least and at most
@@ -8,12 +8,13 @@ const GAP = { across: [190, 190], down: [70, 150] }; // between the two sides
 const FAINTEST = 0.02; // a line of less weight is not drawn
 const FONT = 15;
 
-// `heads` are the weights to draw, each with its colour; `report` hears which piece is pointed at, `pin` which is chosen.
+// `heads` are the weights to draw, each with its colour; `report` hears what is pointed at, `pin` what is chosen.
 export class Lines {
   constructor({ queries, keys, heads, room, isNarrow, pinned, name }, report, pin) {
     Object.assign(this, { queries, keys, heads, pinned, report, pin });
     this.way = isNarrow ? "down" : "across";
-    this.label = 16 + widestOf([...queries, ...keys].map((each) => each.label), FONT);
+    const labels = [...queries, ...keys].map(({ label }) => label);
+    this.label = 16 + widestOf(labels, FONT);
     const count = Math.max(queries.length, keys.length);
     const [least, most] = STEP[this.way];
     this.step = isNarrow ? least : Math.max(least, Math.min(most, Math.floor(room / count)));
@@ -24,7 +25,9 @@ export class Lines {
     this.strips = { key: [], query: [] };
     this.paths = this.drawPaths();
     const sides = ["key", "query"].map((side) => this.drawSide(side));
-    this.svg = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": name }, ...sides.map((side) => side.back), ...this.paths.map((path) => path.line), ...sides.map((side) => side.front));
+    const [back, front] = ["back", "front"].map((part) => sides.map((side) => side[part]));
+    const lines = this.paths.map(({ line }) => line);
+    this.svg = picture(width, height, { role: "group", "aria-label": name }, ...back, ...lines, ...front);
     this.show(pinned);
   }
 
@@ -41,20 +44,18 @@ export class Lines {
   drawPaths() {
     const [from, to] = [this.label, this.depth - this.label];
     const share = (0.6 * Math.min(40, this.step)) / this.heads.length;
-    const paths = [];
-    this.heads.forEach(({ weights, colour }, head) => {
+    const thickest = Math.min(4, Math.max(1.6, share));
+    return this.heads.flatMap(({ weights, colour }, head) => {
       const beside = (head - (this.heads.length - 1) / 2) * share; // so that heads that agree are all seen
-      weights.forEach((row, query) =>
-        row.forEach((weight, key) => {
-          if (weight < FAINTEST) return;
-          const [x1, y1] = this.point(this.middle("key", key) + beside, from);
-          const [x2, y2] = this.point(this.middle("query", query) + beside, to);
-          const width = 0.6 + Math.min(4, Math.max(1.6, share)) * weight;
-          paths.push({ query, key, weight, line: draw("line", { x1, y1, x2, y2, stroke: colour, "stroke-width": width.toFixed(2), "stroke-linecap": "round" }) });
-        }),
-      );
+      const drawLine = (query, key, weight) => {
+        const [x1, y1] = this.point(this.middle("key", key) + beside, from);
+        const [x2, y2] = this.point(this.middle("query", query) + beside, to);
+        const stroke = { stroke: colour, "stroke-width": 0.6 + thickest * weight, "stroke-linecap": "round" };
+        return { query, key, weight, line: draw("line", { x1, y1, x2, y2, ...stroke }) };
+      };
+      const looks = weights.flatMap((row, query) => row.map((weight, key) => [query, key, weight]));
+      return looks.filter(([, , weight]) => weight >= FAINTEST).map((look) => drawLine(...look));
     });
-    return paths;
   }
 
   drawSide(side) {
@@ -86,18 +87,24 @@ export class Lines {
     const anchor = (side === "key") === isAcross ? "start" : "end";
     const turn = isAcross ? `rotate(-90 ${x} ${y})` : null;
     const text = textOf(unit.label, { x, y, transform: turn, "text-anchor": anchor, "font-size": FONT });
-    const [left, top] = this.point(this.middle(side, place) - this.step / 2, side === "key" ? 0 : this.depth - this.label);
+    const begin = side === "key" ? 0 : this.depth - this.label;
+    const [left, top] = this.point(this.middle(side, place) - this.step / 2, begin);
     const [width, height] = this.point(this.step, this.label);
     const area = draw("rect", { class: "area", x: left, y: top, width, height, fill: "transparent", rx: 4 });
     const own = { side, place };
-    return draw("g", {
-        class: "token", role: "button", tabindex: place ? -1 : 0, "data-focus": `${side}-${place}`,
-        "aria-label": `${inWords(unit.label)}: ${this.describe(own)}`, "aria-pressed": String(isSame(own, this.pinned)),
-        pointerenter: () => this.show(own), pointerleave: () => this.show(this.pinned),
-        focus: () => this.show(own), blur: () => this.show(this.pinned),
-        click: () => this.pin(isSame(own, this.pinned) ? null : own),
-        keydown: (event) => ["Enter", " "].includes(event.key) && (event.preventDefault(), this.pin(isSame(own, this.pinned) ? null : own)),
-      }, area, text);
+    const isPinned = isSame(own, this.pinned);
+    const choose = () => this.pin(isPinned ? null : own);
+    const names = { "aria-label": `${inWords(unit.label)}: ${this.describe(own)}`, "aria-pressed": String(isPinned) };
+    const token = { class: "token", role: "button", tabindex: place ? -1 : 0, "data-focus": `${side}-${place}` };
+    const hears = {
+      pointerenter: () => this.show(own),
+      pointerleave: () => this.show(this.pinned),
+      focus: () => this.show(own),
+      blur: () => this.show(this.pinned),
+      click: choose,
+      keydown: (event) => isPress(event) && choose(),
+    };
+    return draw("g", { ...token, ...names, ...hears }, area, text);
   }
 
   // Bring out one piece, or none.
@@ -129,9 +136,14 @@ export class Lines {
   describe({ side, place }) {
     const others = side === "key" ? this.queries : this.keys;
     const weights = others.map((_, other) => this.mean(side === "key" ? [other, place] : [place, other]));
-    const most = weights.map((weight, other) => ({ weight, label: others[other].label })).filter(({ weight }) => weight >= 0.05);
+    const most = weights
+      .map((weight, other) => ({ weight, label: others[other].label }))
+      .filter(({ weight }) => weight >= 0.05);
     most.sort((one, other) => other.weight - one.weight);
-    const listed = most.slice(0, 4).map(({ weight, label }) => `“${inWords(label)}” ${weight.toFixed(2)}`).join(" · ");
+    const listed = most
+      .slice(0, 4)
+      .map(({ weight, label }) => `“${inWords(label)}” ${weight.toFixed(2)}`)
+      .join(" · ");
     return `${side === "key" ? "was looked at by" : "looked at"} ${listed || "nothing much"}`;
   }
 

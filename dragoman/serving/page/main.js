@@ -12,7 +12,9 @@ import { startTranslator, translate } from "./translator.js";
 async function start() {
   let settings, languages, health;
   try {
-    [settings, languages, health] = await Promise.all(["frontend/settings", "languages", "health"].map((each) => get(each)));
+    [settings, languages, health] = await Promise.all(
+      ["frontend/settings", "languages", "health"].map((each) => get(each)),
+    );
   } catch (error) {
     explain(error, start);
     return;

@@ -1,7 +1,7 @@
 // Pieces as they are written: the mark of a word's beginning is faint, and what is long is cut.
 
 import { look } from "./colours.js";
-import { draw, make } from "./dom.js";
+import { draw, make, write } from "./dom.js";
 
 const MARK = "\u2581"; // where a word begins
 const LONGEST = 18;
@@ -18,12 +18,15 @@ export function textOf(label, attributes) {
   const shown = cut(label);
   const begins = beginsWord(shown);
   const mark = begins ? draw("tspan", { fill: look().faint }, "_") : null;
-  return draw("text", { fill: look().ink, "dominant-baseline": "central", ...attributes }, mark, begins ? shown.slice(1) : shown);
+  const text = write(begins ? shown.slice(1) : shown, { fill: look().ink, ...attributes });
+  if (mark) text.prepend(mark);
+  return text;
 }
 
 export function spanOf(label) {
   const begins = beginsWord(label);
-  return make("span", { dir: "auto" }, begins ? make("span", { class: "faint" }, "_") : null, begins ? label.slice(1) : label);
+  const mark = begins ? make("span", { class: "faint" }, "_") : null;
+  return make("span", { dir: "auto" }, mark, begins ? label.slice(1) : label);
 }
 
 // In a sentence, or read aloud.

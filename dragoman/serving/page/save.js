@@ -8,8 +8,11 @@ export function savers(name, { svg, canvas, json }) {
     make("button", { type: "button", class: "quiet", "aria-label": `Save ${name} as ${kind}`, click: save }, kind);
   const buttons = [
     svg && button("SVG", () => keep(`${name}.svg`, new Blob([textOf(svg())], { type: "image/svg+xml" }))),
-    (svg || canvas) && button("PNG", async () => keep(`${name}.png`, await (canvas ? blobOf(await canvas()) : raster(svg())))),
-    button("JSON", async () => keep(`${name}.json`, new Blob([JSON.stringify(await json(), null, 1)], { type: "application/json" }))),
+    (svg || canvas) &&
+      button("PNG", async () => keep(`${name}.png`, await (canvas ? blobOf(await canvas()) : raster(svg())))),
+    button("JSON", async () =>
+      keep(`${name}.json`, new Blob([JSON.stringify(await json(), null, 1)], { type: "application/json" })),
+    ),
   ];
   return make("div", { class: "save" }, make("span", {}, "Save "), ...buttons.filter((each) => each));
 }

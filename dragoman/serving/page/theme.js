@@ -1,4 +1,5 @@
-// Light or dark before anything is drawn: the system's choice unless another was made here. No module, so that it runs first.
+// Light or dark before anything is drawn: the system's choice unless another was made here.
+// It is no module, so that it runs first.
 (() => {
   const choices = ["system", "light", "dark"];
   const root = document.documentElement;

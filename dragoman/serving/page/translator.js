@@ -75,7 +75,9 @@ function choose(text) {
   byId("target-text").textContent = text;
   byId("copy").disabled = byId("link").disabled = !text;
   const others = answer ? [answer.translatedText, ...(answer.alternatives ?? [])].filter((each) => each !== text) : [];
-  const buttons = others.map((each) => make("li", {}, make("button", { type: "button", dir: "auto", lang: view.target, click: () => choose(each) }, each)));
+  const buttons = others.map((each) =>
+    make("li", {}, make("button", { type: "button", dir: "auto", lang: view.target, click: () => choose(each) }, each)),
+  );
   byId("alternatives").hidden = !buttons.length;
   byId("alternatives").replaceChildren(make("h2", {}, "Or"), make("ul", {}, ...buttons));
   shown(answer && pairs(text));
@@ -111,7 +113,9 @@ function put(text) {
 
 function showCount() {
   const length = Array.from(view.text).length;
-  byId("count").textContent = length ? `${length.toLocaleString("en")} of ${settings.charLimit.toLocaleString("en")}` : "";
+  byId("count").textContent = length
+    ? `${length.toLocaleString("en")} of ${settings.charLimit.toLocaleString("en")}`
+    : "";
   byId("count").classList.toggle("over", length > settings.charLimit);
   byId("clear").disabled = !view.text;
 }

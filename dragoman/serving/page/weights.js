@@ -107,5 +107,7 @@ export function together(heads, chosen) {
 }
 
 export function nameOfHead(chosen) {
-  return { all: "mean of all heads", mean: "mean of all heads", max: "largest of all heads" }[chosen] ?? `head ${chosen + 1}`;
+  return (
+    { all: "mean of all heads", mean: "mean of all heads", max: "largest of all heads" }[chosen] ?? `head ${chosen + 1}`
+  );
 }
