@@ -16,16 +16,16 @@ from rich.table import Table
 from dragoman.data.phrasebook import Phrase, Phrasebook, make_phrasebook
 from dragoman.data.prepare import Corpus, prepare
 from dragoman.decoding.translator import Translator, load
-from dragoman.errors import ConfigError
 from dragoman.evaluation.report import evaluate, keep_in_card
 from dragoman.everyday.find import SOURCE, everyday_models
 from dragoman.plots.terminal import attention_map
 from dragoman.recipe import Recipe, read_recipe
 from dragoman.saved import find_model
-from dragoman.training.checkpoints import LOCK, locked
+from dragoman.training.checkpoints import check_owned, locked
 from dragoman.training.run import run_training
 
 MARK = ".dragoman-demo"  # says that a folder is a demo's own and may be replaced
+WHOSE = "a demo's folder"
 SAMPLES = 10
 EVERYDAY = ("Hello, how are you?", "Where is the train station?", "I would like a cup of coffee.")
 
@@ -36,7 +36,7 @@ def run_demo(
     """Generate phrases, train on them, score the held-out ones, and show what the model does."""
     begun = time.monotonic()
     recipe = read_recipe("demo", [f"training.minutes={minutes}"] if minutes is not None else [])
-    _check_folder(out)
+    check_owned(out, MARK, WHOSE)
     _open_with_everyday(source, target, device, console)
     console.out(f"Writing a phrasebook {source} -> {target} from CLDR: dates, times, money, units, names, lists.")
     phrasebook = make_phrasebook(source, target)
@@ -74,17 +74,11 @@ def _train_and_show(
     return result
 
 
-def _check_folder(out: Path) -> None:
-    names = {each.name for each in out.iterdir()} - {LOCK} if out.is_dir() else set()
-    if (names and MARK not in names) or (out.exists() and not out.is_dir()):
-        raise ConfigError(out, "exists and is not a demo's folder", hint="choose another --out")
-
-
 @contextmanager
 def _own_folder(out: Path, console: Console) -> Iterator[None]:
     """A demo replaces its own folder, and no other."""
     with locked(out):
-        _check_folder(out)  # again: it may have come into use meanwhile
+        check_owned(out, MARK, WHOSE)  # again: it may have come into use meanwhile
         if (out / MARK).is_file():
             console.out(f"{out} holds an earlier demo: replacing it.", highlight=False)
         (out / MARK).touch()

@@ -1,4 +1,4 @@
-"""What a recipe or a model is: parameters by part, memory, operations a token, step and scores."""
+"""What a recipe or a model is: its kind and shape, parameters by part, memory, operations a token, step and scores."""
 
 from collections import Counter
 from pathlib import Path
@@ -11,6 +11,9 @@ from dragoman.models.interface import Model
 from dragoman.recipe import Recipe, read_recipe
 from dragoman.saved import WEIGHTS, build_model, find_model, load_model, read_card, read_tensors, weights_sha256
 
+SHAPE = ("kind", "layers", "decoder_layers", "width", "heads")  # as far as a model of this kind has them
+# Of a card: what is for programs, and what is said elsewhere.
+INTERNAL = ("files", "format", "sha256", "progress", "is_due", "parameters", "languages")
 ADAM_COPIES = 4  # weights, gradients and two moments, four bytes each
 
 
@@ -20,7 +23,7 @@ def inspect_recipe(name: str, vocabulary: int | None) -> dict[str, Any]:
     pieces = vocabulary or recipe.data.vocabulary + SPECIALS + (BYTES if recipe.data.byte_fallback else 0)
     with torch.device("meta"):
         model = build_model(recipe, pieces, pieces)
-    return {"recipe": recipe.hash, "vocabulary": pieces, **_sizes(model, recipe)}
+    return {**_shape(model, recipe, pieces, pieces), **_sizes(model), "recipe": recipe.hash}
 
 
 def inspect_model(path: Path, checkpoint: str | None) -> dict[str, Any]:
@@ -28,15 +31,17 @@ def inspect_model(path: Path, checkpoint: str | None) -> dict[str, Any]:
     is_run = (path / "checkpoints").is_dir()
     folder = find_model(path, checkpoint or ("last" if is_run else None))
     saved = load_model(folder)
-    card = {name: value for name, value in saved.card.items() if name not in ("files", "format", "sha256", "progress")}
-    progress = saved.card.get("progress", {})
+    progress, weights = saved.card.get("progress", {}), read_tensors(folder / WEIGHTS)
     return {
-        **card,
+        **_shape(saved.model, saved.recipe, len(saved.source_vocabulary), len(saved.target_vocabulary)),
+        "languages": saved.card.get("languages"),
+        "precision": " and ".join(sorted({str(each.dtype).removeprefix("torch.") for each in weights.values()})),
+        "step": saved.card.get("step"),
+        "best": _best(folder, progress) if progress.get("best_step") is not None else None,
+        **_sizes(saved.model),
+        **{name: value for name, value in saved.card.items() if name not in INTERNAL},
         "folder": str(folder),
-        "weights_sha256": weights_sha256(read_tensors(folder / WEIGHTS)),
-        "best": _best(folder, progress) if progress else None,
-        "vocabulary": len(saved.target_vocabulary),
-        **_sizes(saved.model, saved.recipe),
+        "weights_sha256": weights_sha256(weights),
     }
 
 
@@ -52,18 +57,27 @@ def _best(folder: Path, progress: dict[str, Any]) -> dict[str, Any]:
 
 
 def summary(found: dict[str, Any]) -> str:
-    """The same for people."""
+    """The same for people, without what there is none of."""
     lines = []
     for name, value in found.items():
+        if value in (None, []):
+            continue
         if isinstance(value, dict):
-            lines.append(f"{name}:")
-            lines += [f"  {key:<24}{_format(each)}" for key, each in value.items()]
+            lines.append(f"{_words(name)}:")
+            lines += [f"  {_words(key):<24}{_format(each)}" for key, each in value.items() if each not in (None, [])]
         else:
-            lines.append(f"{name:<26}{_format(value)}")
+            lines.append(f"{_words(name):<26}{_format(value)}")
     return "\n".join(lines)
 
 
-def _sizes(model: Model, recipe: Recipe) -> dict[str, Any]:
+def _shape(model: Model, recipe: Recipe, source: int, target: int) -> dict[str, Any]:
+    shape = {name: value for name in SHAPE if (value := getattr(recipe.model, name, None)) is not None}
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    apart = {} if recipe.data.shared else {"source_vocabulary": source}
+    return {**shape, "parameters": parameters, **apart, "vocabulary": target}
+
+
+def _sizes(model: Model) -> dict[str, Any]:
     parts: Counter[str] = Counter()
     for name, parameter in model.named_parameters():
         parts[name.split(".")[0]] += parameter.numel()
@@ -71,7 +85,6 @@ def _sizes(model: Model, recipe: Recipe) -> dict[str, Any]:
     embeddings = sum(count for part, count in parts.items() if "embedding" in part or "positions" in part)
     projection = model.projection.numel()
     return {
-        "parameters": total,
         "parts": dict(parts),
         "memory_bytes": {"weights": 4 * total, "training": 4 * ADAM_COPIES * total},
         # Two operations a weight, counted once (a Neural GPU uses it at every step); what attention multiplies, which
@@ -80,10 +93,18 @@ def _sizes(model: Model, recipe: Recipe) -> dict[str, Any]:
     }
 
 
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
 def _format(value: Any) -> str:
     match value:
         case [{"bleu": _, "test": _}, *_]:  # reports of evaluations
             return "; ".join(f"{each['test']}: BLEU {each['bleu']['score']:.2f}" for each in value)
+        case [str() | None, *_]:  # languages; plain text has but one
+            return " -> ".join(each for each in value if each) or "unknown"
+        case [int(), *_]:  # steps that were averaged
+            return ", ".join(f"{each:,}" for each in value)
         case int():
             return f"{value:,}"
         case float():

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 
-from dragoman.data.corpora import decode_line, read_lines, split_lines
+from dragoman.data.corpora import decode_line, no_such_file, read_lines, split_lines
+from dragoman.decoding.steps import Step
 from dragoman.decoding.translator import Translation
 from dragoman.durable import beside, flush
-from dragoman.errors import ConfigError, DataError
+from dragoman.errors import ConfigError
 
 LINES_AT_ONCE = 1024  # a window of a stream: enough to batch by length, little enough for endless input
 
@@ -35,7 +36,7 @@ def open_input(path: Path | None) -> Iterator[Iterator[str]]:
 def check_files(input: Path | None, output: Path | None) -> None:
     """There is a text, and nobody wants theirs replaced by its translation."""
     if input and not input.exists():
-        raise DataError(input, "no such file")
+        raise no_such_file(input)
     if input and output and output.exists() and output.samefile(input):
         raise ConfigError(output, "is the input too", hint="choose another --output")
 
@@ -54,6 +55,16 @@ def format_answers(
             yield f"{answer.text}\n"
         else:
             yield from (f"{number}\t{each.score:.6f}\t{each.text}\n" for each in answer.alternatives)
+
+
+def format_steps(steps: Sequence[Step], made_with: Mapping[str, str] | None) -> Iterator[str]:
+    """A line a step, or one object with all steps of a text and what they have written in the end."""
+    if made_with is None:
+        yield from (f"{step}\n" for step in steps)
+    else:
+        text = steps[-1].written if steps else ""
+        found = {"text": text, "steps": [step._asdict() for step in steps], **made_with}
+        yield json.dumps(found, ensure_ascii=False) + "\n"
 
 
 @contextmanager

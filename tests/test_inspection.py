@@ -1,5 +1,6 @@
 """What a recipe or a model is, in numbers."""
 
+import re
 from math import prod
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from safetensors.torch import load_file
 
 from dragoman.inspection import inspect_model, inspect_recipe, summary
+from dragoman.training.average import average_last
 
 
 def test_the_base_model_has_as_many_parameters_as_counted_by_hand() -> None:
@@ -66,7 +68,36 @@ def test_the_summary_names_everything_that_was_found(reverser: Path) -> None:
     for found in (inspect_recipe("base", 40000), inspect_model(reverser, None)):
         lines = summary(found).split("\n")
         for name, value in found.items():
-            assert sum(line.startswith(name) for line in lines) >= 1
-            for inner in value if isinstance(value, dict) else ():
-                assert any(line.startswith(f"  {inner}") for line in lines)
+            assert sum(line.startswith(name.replace("_", " ")) for line in lines) >= 1
+            for inner, each in value.items() if isinstance(value, dict) else ():
+                assert any(line.startswith(f"  {inner.replace('_', ' ')}") for line in lines) == (each != [])
     assert f"{inspect_recipe('base', 40000)['parameters']:,}" in summary(inspect_recipe("base", 40000))
+
+
+def test_what_it_is_comes_first_and_nothing_internal_at_all(reverser: Path, tmp_path: Path) -> None:
+    lines = summary(inspect_model(reverser, None)).split("\n")
+    assert [re.split("  +", line)[0] for line in lines[:9]] == [
+        *("kind", "layers", "width", "heads", "parameters", "vocabulary", "languages", "precision", "step")
+    ]
+    assert [re.split("  +", line)[1] for line in lines[:4]] == ["transformer", "2", "64", "4"]
+    assert "languages                 en -> de" in lines
+    assert average_last(reverser, 2, tmp_path / "mean", half=True) == [350, 700]
+    text = summary(inspect_model(tmp_path / "mean", None))
+    assert re.search(r"^averaged +350, 700$", text, flags=re.MULTILINE)
+    assert re.search(r"^precision +float16$", text, flags=re.MULTILINE)
+    for said in ("\n".join(lines), text):
+        assert not re.search(r"[\[\]{}'_]|None|due", said.partition("\nfolder")[0])
+
+
+def test_the_shape_is_that_of_the_system_and_vocabularies_apart_are_told_apart(tmp_path: Path) -> None:
+    found = inspect_recipe("systems/bahdanau", 1009)
+    assert (found["kind"], found["layers"], "heads" in found, "source_vocabulary" in found) == (
+        "recurrent",
+        1,
+        False,
+        False,
+    )
+    (tmp_path / "mine.toml").write_text('extends = "tiny.toml"\n[model]\ndecoder_layers = 1\n[data]\nshared = false\n')
+    found = inspect_recipe(str(tmp_path / "mine.toml"), 1009)
+    assert (found["layers"], found["decoder_layers"]) == (2, 1)
+    assert (found["source_vocabulary"], found["vocabulary"]) == (1009, 1009)

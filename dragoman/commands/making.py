@@ -53,6 +53,8 @@ def prepare(
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in split.dropped.items()) or "none"
         console.out(f"{name}: {split.pairs:,} pairs, {split.target_tokens:,} target pieces (dropped: {dropped})")
     console.out(f"vocabulary: {manifest.vocabulary[1]:,} pieces, wrote {out}", highlight=False)
+    if manifest.without_validation:
+        console.out(manifest.without_validation, highlight=False)
     if None in manifest.languages[config.plain :]:
         console.out("languages: not known; say them with --source-language and --target-language", highlight=False)
 

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from dragoman.decoding.translator import Translator
 
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where to compute.")]
-Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; all cores unless given.")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, max=1024, help="CPU threads; OMP_NUM_THREADS or all cores unless given.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
 ModelPath = Annotated[Path, typer.Argument(help="A model folder or a run folder.", show_default=False)]
 Checkpoint = Annotated[str | None, typer.Option(help="Of a run: best, last or a step.")]

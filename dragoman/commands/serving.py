@@ -80,15 +80,13 @@ def serve(
         place = choose_place(device, threads)
         translators: dict[Pair, Translator] = {}
         for word in models or map(str, everyday_models().values()):
-            path, pair = _find_pair(word)
+            path, pair = find_pair(word)
             if pair in translators:
                 raise ConfigError(word, f"a model from {pair.source} into {pair.target} has been given already")
             given = {"beam": beam, "alpha": alpha, "precision": precision}
             translators[pair] = load_together([path], place, None, given, engine)
             if not translators[pair].models:
                 raise ConfigError(word, "a converted copy shows no attention", hint="serve the model it was made of")
-            if translators[pair].is_plain:
-                raise ConfigError(word, "this model learned from plain text: it goes on writing and does not translate")
             translators[pair].translate(["1"])
         _begin_to_log()
         server = Server(translators, limits, known, Rate(rate) if rate else None, cors or [])
@@ -96,18 +94,21 @@ def serve(
             raise KeyboardInterrupt
 
 
-def _find_pair(word: str) -> tuple[Path, "Pair"]:
-    """A folder and its languages: those that are said, else those of the model's card."""
-    from dragoman.saved import find_model, read_card
+def find_pair(word: str) -> tuple[Path, "Pair"]:
+    """A model folder and its languages: those that are said, else those of the model's card."""
+    from dragoman.saved import find_model, read_card, read_recipe_file
     from dragoman.serving.languages import normalise_code
     from dragoman.serving.tasks import Pair
 
-    if named := NAMED.fullmatch(word):
-        return Path(named[3]), Pair(normalise_code(named[1]), normalise_code(named[2]))
-    source, target = read_card(find_model(Path(word))).get("languages", (None, None))
+    named = NAMED.fullmatch(word)
+    folder = find_model(Path(named[3] if named else word))
+    card = read_card(folder)
+    if read_recipe_file(folder).data.plain:
+        raise ConfigError(word, "this model learned from plain text: it goes on writing and does not translate")
+    source, target = (named[1], named[2]) if named else card.get("languages", (None, None))
     if not source or not target:
         raise ModelError(word, "its card does not say its languages", hint=f"say them, such as en:de={word}")
-    return Path(word), Pair(normalise_code(source), normalise_code(target))
+    return folder, Pair(normalise_code(source), normalise_code(target))
 
 
 def _begin_to_log() -> None:

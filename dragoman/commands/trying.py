@@ -141,10 +141,9 @@ def captions(
 
 def _settled(overrides: list[str] | None) -> list[str]:
     """The overrides, if they may be given here; whether there is something to draw with is found out now, too."""
-    from dragoman.plots.charts import drawing
+    from dragoman.plots.charts import check_drawing
 
-    with drawing():
-        pass  # nobody wants to hear after hours that there is nothing to draw with
+    check_drawing()
     for word in overrides or []:
         if word.startswith("data."):
             raise ConfigError(word, "settled when the data was prepared")

@@ -26,6 +26,7 @@ from dragoman.commands.options import (
 from dragoman.errors import ConfigError, DragomanError
 
 if TYPE_CHECKING:
+    from dragoman.decoding.sampling import Sampling
     from dragoman.decoding.translator import Translator
 
 
@@ -55,36 +56,51 @@ def translate(
     threads: Threads = None,
 ) -> None:
     """Translate lines: exactly one line out for each line in, in order, empty for empty."""
-    from dragoman.decoding.sampling import Sampling
+    from dragoman import streams
     from dragoman.decoding.steps import show_steps
-    from dragoman.streams import LINES_AT_ONCE, check_files, format_answers, open_input, open_output, windows
+    from dragoman.evaluation.metrics import left_empty
 
-    check_files(input, output)
+    streams.check_files(input, output)
     model = _model_or_everyday(model, to)
-    if not sample and (temperature != 1.0 or top_k is not None or top_p is not None):
-        raise ConfigError("--temperature, --top-k and --top-p", "need --sample")
+    lost = 0
+    how = _how_to_draw(sample, temperature, top_k, top_p)
     if steps and (sample or prefix is not None or n_best > 1):
         raise ConfigError("--steps", "shows greedy search alone, without --sample, --prefix and --n-best")
     if sample or steps:
         if engine == "ctranslate2":
             raise ConfigError("--engine ctranslate2", "neither draws nor shows steps; that is --engine torch")
         engine = "torch"
-    how = Sampling(temperature, top_k, top_p) if sample else None
     models, place = [model, *(ensemble or [])], choose_place(device, threads)
     settings = {"beam": beam, "alpha": alpha, "precision": precision}
-    window = 1 if steps or (input is None and sys.stdin.isatty()) else LINES_AT_ONCE
-    with open_input(input) as lines, open_output(output) as write:
+    window = 1 if steps or (input is None and sys.stdin.isatty()) else streams.LINES_AT_ONCE
+    with streams.open_input(input) as lines, streams.open_output(output) as write:
         translator = load_together(models, place, checkpoint, settings, engine)
         if steps and translator.is_plain:
             raise ConfigError("--steps", "shows how a source is translated, and this model learned from plain text")
         made_with = {"engine": translator.engine.name, "precision": translator.engine.precision} if as_json else None
-        for number, texts in windows(lines, window):
+        for number, texts in streams.windows(lines, window):
             if steps:
-                write(f"{step}\n" for step in show_steps(translator, texts[0]))
+                write(streams.format_steps(show_steps(translator, texts[0]), made_with))
                 continue
             forced = None if prefix is None else [prefix] * len(texts)
             answers = translator.translate(texts, n_best, forced, how, seed + number)
-            write(format_answers(answers, number, n_best, made_with))
+            lost += left_empty(texts, [answer.text for answer in answers])
+            write(streams.format_answers(answers, number, n_best, made_with))
+    _warn_of_empty(lost)
+
+
+def _how_to_draw(sample: bool, temperature: float, top_k: int | None, top_p: float | None) -> "Sampling | None":
+    from dragoman.decoding.sampling import Sampling
+
+    if not sample and (temperature != 1.0 or top_k is not None or top_p is not None):
+        raise ConfigError("--temperature, --top-k and --top-p", "need --sample")
+    return Sampling(temperature, top_k, top_p) if sample else None
+
+
+def _warn_of_empty(lines: int) -> None:
+    if lines:
+        what = "1 line that is not blank was" if lines == 1 else f"{lines:,} lines that are not blank were"
+        logging.getLogger("dragoman").warning("%s translated into nothing", what)
 
 
 def _model_or_everyday(model: Path | None, to: str | None) -> Path:
@@ -144,6 +160,7 @@ def evaluate(
     from dataclasses import asdict
 
     from dragoman.data.corpora import read_text_pairs
+    from dragoman.evaluation.metrics import left_empty
     from dragoman.evaluation.report import evaluate as evaluate_model
     from dragoman.evaluation.report import keep_in_card
     from dragoman.saved import find_model, read_card
@@ -162,6 +179,7 @@ def evaluate(
         report, translations = evaluate_model(translator, sources, references, recipe, test)
         if write:
             write(f"{line}\n" for line in translations)
+    _warn_of_empty(left_empty(sources, translations))
     print(json.dumps(asdict(report)) if as_json else report.summary())
     try:
         keep_in_card(folder, report)

@@ -5,6 +5,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -75,9 +76,15 @@ def open_text(path: Path) -> Iterator[IO[bytes]]:
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
         raise DataError(path, f"not a whole {path.suffix} file: {error}") from None
     except FileNotFoundError:
-        raise DataError(path, "no such file") from None
+        raise no_such_file(path) from None
     except OSError as error:
         raise DataError(path, f"cannot be read: {error.strerror}") from None
+
+
+def no_such_file(path: Path) -> DataError:
+    """What is said of a file that is not there: the nearest name in its folder, if there is one."""
+    near = get_close_matches(path.name, [each.name for each in path.parent.glob("*") if each.is_file()], n=1)
+    return DataError(path, "no such file", hint=f"did you mean {path.with_name(near[0])}?" if near else None)
 
 
 def decode_line(line: bytes, path: Path, number: int) -> str:

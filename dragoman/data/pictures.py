@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from dragoman.config import Section
-from dragoman.data.corpora import decode_line, read_lines
+from dragoman.data.corpora import decode_line, no_such_file, read_lines
 from dragoman.errors import DataError
 
 GRID = 5  # cells in a row and in a column
@@ -203,7 +203,7 @@ def _read_array(path: Path) -> NDArray[np.float32]:
                 raise DataError(path, f"no array 'features', got {', '.join(arrays) or 'none'}", hint=hint)
             array = arrays["features"]
     except FileNotFoundError:
-        raise DataError(path, "no such file") from None
+        raise no_such_file(path) from None
     except OSError as error:
         raise DataError(path, f"cannot be read: {error.strerror}") from None
     except (ValueError, EOFError, BadZipFile, zlib.error, AttributeError, TypeError):

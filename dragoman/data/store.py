@@ -48,6 +48,15 @@ class Manifest:
         """One hash for the whole folder: a run remembers the data it was trained on."""
         return hashlib.sha256(json.dumps(self.files, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def without_validation(self) -> str | None:
+        """What it costs not to have validation text, where there is none."""
+        if "valid" in self.splits:
+            return None
+        given = "--valid-target" if self.config.get("plain") else "--valid-source and --valid-target"
+        lost = "no BLEU is seen while a model learns, and its last checkpoint is taken for its best"
+        return f"validation text: none; {lost} (`dragoman prepare` takes {given})"
+
 
 class Store:
     """The pairs of one split: source ids and target ids, without BOS and EOS."""

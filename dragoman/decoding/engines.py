@@ -11,17 +11,16 @@ from typing import Any
 
 import torch
 
-from dragoman.batch import BOS, EOS, PAD, UNK, Side
+from dragoman.batch import EOS, Side
 from dragoman.data.vocabulary import Vocabulary
 from dragoman.decoding.scoring import Ids, Score, score
-from dragoman.decoding.search import Hypothesis, length_penalty, search
+from dragoman.decoding.search import NEVER, Hypothesis, length_penalty, search
 from dragoman.models.interface import Model
 from dragoman.recipe import DecodingConfig
 
 # Source positions times beam that pass at once: enough to fill the device, little enough for its memory.
 TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 131072}
 CTRANSLATE2_TOKENS_AT_ONCE = {"cpu": 8192, "cuda": 131072}
-NEVER = (PAD, UNK, BOS)  # are never written
 PRECISIONS = {torch.float32: "float32", torch.bfloat16: "bf16"}
 
 
@@ -103,7 +102,8 @@ class Ctranslate2Engine:
         # would be too good. So that is asked for only where nothing else was found, and what comes is scored again.
         if spoilt := [number for number, found in enumerate(together) if not found]:
             some_sources, some_begun = ([each[number] for number in spoilt] for each in (sources, begun))
-            again = self._find(some_sources, some_begun, [limits[number] for number in spoilt], beam, NEVER)
+            some_limits, never = [limits[number] for number in spoilt], range(EOS)[NEVER]
+            again = self._find(some_sources, some_begun, some_limits, beam, never)
             for number, found in zip(spoilt, again, strict=True):
                 together[number] = found
         self._score_missing(sources, together)

@@ -1,6 +1,6 @@
 """Decoding in slow motion: what is there so far, the five best next pieces, the source piece looked at most."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -20,7 +20,7 @@ class Candidate(NamedTuple):
     probability: float
 
 
-class Step(NamedTuple):
+class Choice(NamedTuple):
     """What had been written, what could have come next, likeliest first, and what did."""
 
     written: list[int]
@@ -35,14 +35,28 @@ class Living(NamedTuple):
     log_probability: float
 
 
+class Step(NamedTuple):
+    """One step of greedy decoding; as a string, a line for people."""
+
+    number: int  # counted from 1
+    written: str  # before it
+    best: list[tuple[str, float]]  # the likeliest next pieces, each with its share
+    looking_at: str | None  # a source piece, unless the model looks at nothing: what it knows is in its state
+
+    def __str__(self) -> str:
+        shown = "  ".join(f"{piece} {share:.3f}" for piece, share in self.best)
+        line = f"{self.number:>3}  {self.written!r}  ->  {shown}"
+        return f"{line}  (looking at {self.looking_at})" if self.looking_at is not None else line
+
+
 @torch.inference_mode()
-def take_steps(translator: Translator, ids: Sequence[int], forced: Sequence[int] | None = None) -> list[Step]:
-    """The steps of greedy decoding until the end token, or those of a translation that is given."""
+def follow_choices(translator: Translator, ids: Sequence[int], forced: Sequence[int] | None = None) -> list[Choice]:
+    """The choices of greedy decoding until the end token, or those of a translation that is given."""
     source = Side.of([[*ids, EOS]]).to(translator.models[0].device)
     ensemble = Ensemble.start(translator.models, source, 1)
     limit = int(output_limits(translator.models, source, translator.decoding.extra)[0])
     written: list[int] = []
-    steps: list[Step] = []
+    choices: list[Choice] = []
     while not written or written[-1] != EOS:
         last = torch.tensor([written[-1] if written else BOS], device=source.ids.device)
         probabilities = ensemble.step(last)[0].exp()
@@ -52,9 +66,9 @@ def take_steps(translator: Translator, ids: Sequence[int], forced: Sequence[int]
         best = probabilities.topk(SHOWN)
         candidates = [Candidate(*each) for each in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
         chosen = candidates[0].id if forced is None else [*forced, EOS][len(written)]
-        steps.append(Step(list(written), candidates, Candidate(chosen, float(probabilities[chosen]))))
+        choices.append(Choice(list(written), candidates, Candidate(chosen, float(probabilities[chosen]))))
         written.append(chosen)
-    return steps
+    return choices
 
 
 def watch_beam(translator: Translator, ids: Sequence[int]) -> tuple[list[list[Living]], list[Hypothesis]]:
@@ -70,23 +84,20 @@ def watch_beam(translator: Translator, ids: Sequence[int]) -> tuple[list[list[Li
     return steps, search(translator.models, source, beam, alpha, extra, beam, watch=watch)[0]
 
 
-def show_steps(translator: Translator, text: str) -> Iterator[str]:
-    """One line a step of greedy decoding, until the end token; nothing for a blank text."""
+def show_steps(translator: Translator, text: str) -> Sequence[Step]:
+    """The steps of greedy decoding, until the end token; none for a blank text."""
     vocabulary = translator.target_vocabulary
     ids = translator.encode([text])[0][: translator.longest] if text.strip() else []
     if not ids:
-        return
-    lines = []
-    for number, step in enumerate(take_steps(translator, ids), start=1):
-        pieces = vocabulary.pieces([each.id for each in step.candidates])
-        shown = "  ".join(
-            f"{piece} {each.probability:.3f}" for piece, each in zip(pieces, step.candidates, strict=True)
-        )
-        lines.append(f"{number:>3}  {vocabulary.decode([step.written])[0]!r}  ->  {shown}")
+        return []
+    found: list[Step] = []
+    for number, choice in enumerate(choices := follow_choices(translator, ids), start=1):
+        pieces = vocabulary.pieces([each.id for each in choice.candidates])
+        best = list(zip(pieces, [each.probability for each in choice.candidates], strict=True))
+        found.append(Step(number, vocabulary.decode([choice.written])[0], best, None))
     # One forced pass tells what each step looked at most, by the last layer's heads together.
-    maps = translator.attention_of_ids(ids, step.written)
-    if not len(maps.cross):  # a model that looks at nothing: what it knows of the source is in its state
-        yield from lines
-        return
-    for line, place in zip(lines, maps.cross[-1].mean(0).argmax(-1).tolist(), strict=True):
-        yield f"{line}  (looking at {maps.source_pieces[place]})"
+    maps = translator.attention_of_ids(ids, choices[-1].written)
+    if not len(maps.cross):
+        return found
+    places = maps.cross[-1].mean(0).argmax(-1).tolist()
+    return [step._replace(looking_at=maps.source_pieces[place]) for step, place in zip(found, places, strict=True)]

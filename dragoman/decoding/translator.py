@@ -92,15 +92,15 @@ class Translator:
             prefixes = (
                 texts if prefixes is None else [f"{text}{more}" for text, more in zip(texts, prefixes, strict=True)]
             )
-        forced = None if prefixes is None else self._encode_prefixes(prefixes)
-        parts = [part for n, ids in enumerate(self.encode(texts)) if texts[n].strip() for part in self._split(n, ids)]
+        forced = [list[int]() for _ in texts] if prefixes is None else self._encode_prefixes(prefixes)
+        encoded = zip(self.encode(texts), forced, strict=True)
+        parts = [part for n, each in enumerate(encoded) if texts[n].strip() for part in self._split(n, *each)]
         found: list[list[Hypothesis]] = [[] for _ in parts]
         generator = torch.Generator().manual_seed(seed)
         beam = max(self.decoding.beam, n_best)
 
         def find(numbers: list[int]) -> list[list[Hypothesis]]:
-            begun = [forced[parts[n].text] if parts[n].is_first else [] for n in numbers] if forced else None
-            sources = [parts[n].ids for n in numbers]
+            sources, begun = [parts[n].ids for n in numbers], [parts[n].prefix for n in numbers]
             if sampling is None:
                 return self.engine.search(sources, self.decoding, n_best, begun)
             own, settings = self._own_models(), self.decoding
@@ -108,9 +108,7 @@ class Translator:
             return sample(own, source, sampling, settings.extra, settings.alpha, generator, n_best, begun)
 
         at_once = self.engine.tokens_at_once // beam
-        begun_with = [len(forced[part.text]) if forced and part.is_first else 0 for part in parts]
-        lengths = [1 + max(len(part.ids), begun) for part, begun in zip(parts, begun_with, strict=True)]
-        for numbers in group_by_length(lengths, at_once):
+        for numbers in group_by_length([1 + max(len(part.ids), len(part.prefix)) for part in parts], at_once):
             results = _in_halves(find, numbers)
             for number, result in zip(numbers, results, strict=True):
                 found[number] = result
@@ -167,13 +165,13 @@ class Translator:
                 raise DataError(f"prefix {number}", f"has characters the model never writes, got {prefix!r}")
         return forced
 
-    def _split(self, text: int, ids: list[int]) -> Iterator["_Part"]:
+    def _split(self, text: int, ids: list[int], prefix: list[int]) -> Iterator["_Part"]:
         """A text longer than the model can read at once is translated in parts."""
         length = min(self.longest, self.decoding.longest)
         if len(ids) > length:
             log.warning("a text of %s pieces is translated in parts of %s", f"{len(ids):,}", length)
         for start in range(0, max(len(ids), 1), length):
-            yield _Part(text, start == 0, ids[start : start + length])
+            yield _Part(text, ids[start : start + length], [] if start else prefix)
 
     def _join(self, texts: int, owners: Sequence[int], found: Sequence[list[Hypothesis]]) -> list[Translation]:
         parts: list[list[list[Hypothesis]]] = [[] for _ in range(texts)]
@@ -220,8 +218,8 @@ class _Part(NamedTuple):
     """What is translated at once: mostly a whole text."""
 
     text: int
-    is_first: bool
     ids: list[int]
+    prefix: list[int]  # what its output begins with
 
 
 def load(

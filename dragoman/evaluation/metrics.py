@@ -40,6 +40,11 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     return sum(map(str.__eq__, hypotheses, references)) / len(references)
 
 
+def left_empty(sources: Sequence[str], hypotheses: Sequence[str]) -> int:
+    """How many lines that say something became lines that say nothing."""
+    return sum(bool(source.strip()) and not line.strip() for source, line in zip(sources, hypotheses, strict=True))
+
+
 def _measure(metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str], resamples: int) -> Metric:
     compute = metric._compute_score_from_stats
 

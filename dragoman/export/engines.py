@@ -8,8 +8,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -69,7 +68,7 @@ def load(
     check_installed("ctranslate2", "--engine ctranslate2")
     check(DecodingConfig, saved[0].recipe.decoding.model_dump() | dict(given), "decoding")
     try:
-        converted = _convert(saved[0], _precision(given, _kind(device)), device)
+        converted = converted_copy(saved[0], _precision(given, _kind(device)), device)
     except ModelError as error:
         if engine == "ctranslate2":
             raise
@@ -112,21 +111,11 @@ def _load_converted(
     if engine == "torch" or others:
         raise ModelError(folder, "an export for ctranslate2: it takes --engine ctranslate2, and no model beside it")
     check_installed("ctranslate2", "--engine ctranslate2")
-    converted = open_converted(folder, device)
-    recipe = read_recipe_file(folder)
+    converted, recipe = _open(folder, verify(folder), device), read_recipe_file(folder)
     if given.get("precision", converted.precision) not in ("auto", converted.precision):
         raise ConfigError("--precision", f"{folder} holds {converted.precision}, got {given['precision']}")
     config = check(DecodingConfig, recipe.decoding.model_dump() | dict(given), "decoding")
     return Translator([], *converted.vocabularies, config, engine=converted)
-
-
-def open_converted(folder: Path, device: str) -> Ctranslate2Engine:
-    """The engine over a folder that was exported for it, after verifying every byte."""
-    precision, recipe = verify(folder)["export"]["precision"], read_recipe_file(folder)
-    vocabularies = read_vocabularies(folder, recipe)
-    engine = Ctranslate2Engine(folder, vocabularies, recipe.model.longest, precision, _device_of(_kind(device)))
-    _ = engine.translator  # in memory: the folder may go
-    return engine
 
 
 def _device_of(kind: str) -> str:
@@ -135,30 +124,35 @@ def _device_of(kind: str) -> str:
     return kind
 
 
-def _convert(saved: SavedModel, precision: ExportPrecision, device: str) -> Ctranslate2Engine:
-    with converted_copy(saved, precision) as folder:
-        return open_converted(folder, device)
-
-
-@contextmanager
-def converted_copy(saved: SavedModel, precision: ExportPrecision) -> Iterator[Path]:
-    """A copy for CTranslate2: the one that lies there, else a new one, kept if it can be."""
+def converted_copy(saved: SavedModel, precision: ExportPrecision, device: str) -> Ctranslate2Engine:
+    """The engine over the copy that lies there, every byte verified, else over a new one, kept if it can be."""
     place = saved.folder / CONVERTED / f"ctranslate2-{precision}-{_origin(saved.card)}"
-    try:
-        if not _is_whole(place):
+    card = _card_if_whole(place)
+    if card is None:
+        try:
             shutil.rmtree(place, ignore_errors=True)
             export(saved, "ctranslate2", precision, place)
             for older in place.parent.glob(f"ctranslate2-{precision}-*"):
                 if older != place:
                     shutil.rmtree(older, ignore_errors=True)
-    except (DragomanError, OSError) as error:
-        log.debug("no copy is kept: %s", error)
-    if _is_whole(place):
-        yield place
-        return
+        except (DragomanError, OSError) as error:
+            log.debug("no copy is kept: %s", error)
+        card = _card_if_whole(place)  # of this process, or of another that was faster
+    if card is not None:
+        return _open(place, card, device)
     with TemporaryDirectory() as elsewhere:
-        export(saved, "ctranslate2", precision, Path(elsewhere) / "converted")
-        yield Path(elsewhere) / "converted"
+        copy = Path(elsewhere) / "converted"
+        export(saved, "ctranslate2", precision, copy)
+        return _open(copy, read_card(copy), device)
+
+
+def _open(folder: Path, card: Card, device: str) -> Ctranslate2Engine:
+    """The engine over a folder that was exported for it, and is what its card says."""
+    precision, recipe = card["export"]["precision"], read_recipe_file(folder)
+    vocabularies = read_vocabularies(folder, recipe)
+    engine = Ctranslate2Engine(folder, vocabularies, recipe.model.longest, precision, _device_of(_kind(device)))
+    _ = engine.translator  # in memory: the folder may go
+    return engine
 
 
 def _origin(card: Card) -> str:
@@ -167,8 +161,8 @@ def _origin(card: Card) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 
-def _is_whole(folder: Path) -> bool:
+def _card_if_whole(folder: Path) -> Card | None:
     try:
-        return bool(verify(folder))
+        return verify(folder)
     except ModelError:
-        return False
+        return None

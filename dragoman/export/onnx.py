@@ -18,15 +18,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from dragoman.batch import BOS, EOS, PAD, UNK, Side
+from dragoman.batch import BOS, EOS, PAD, Side
 from dragoman.decoding.scoring import Ids
+from dragoman.decoding.search import NEVER
 from dragoman.export.support import ExportPrecision
 from dragoman.models.interface import Memory
 from dragoman.models.transformer import Transformer, TransformerConfig
 from dragoman.saved import SOURCE, TARGET, SavedModel
 
 ENCODER, STEP = "encoder.onnx", "step.onnx"
-NEVER = [PAD, UNK, BOS]
 
 
 def write(folder: Path, saved: SavedModel, config: TransformerConfig, precision: ExportPrecision) -> "Session":

@@ -71,6 +71,12 @@ def drawing(width: float = 7.0, height: float = 4.0) -> Iterator["Figure"]:
         yield Figure(figsize=(width, height), layout="constrained")
 
 
+def check_drawing() -> None:
+    """Refuse now what could not be drawn later: nobody wants to hear it after hours of work."""
+    with drawing():
+        pass
+
+
 def draw_lines(axes: "Axes", lines: Sequence[Line], x_label: str, y_label: str, *, log: str = "") -> None:
     """Curves with their names; `log` names the axes that grow by factors: "x", "y" or "xy"."""
     for number, line in enumerate(lines):

@@ -86,9 +86,9 @@ def draw_head(head: Head, queries: Sequence[str], keys: Sequence[str], asked_of:
     root = f"√{head.query.shape[1]}"
     panels = [
         ((0, 0), "X", head.given, asking, None),
-        ((0, 1), "Q = X W^Q", head.query, asking, None),
-        ((0, 2), f"K = {asked_of} W^K", head.key, asked, None),
-        ((0, 3), f"V = {asked_of} W^V", head.value, asked, None),
+        ((0, 1), r"Q = X $\mathbf{W^Q}$", head.query, asking, None),
+        ((0, 2), rf"K = {asked_of} $\mathbf{{W^K}}$", head.key, asked, None),
+        ((0, 3), rf"V = {asked_of} $\mathbf{{W^V}}$", head.value, asked, None),
         ((1, 0), f"scores = Q Kᵀ / {root}", head.scores, asking, asked),
         ((1, 1), "weights = softmax(scores)", head.weights, asking, asked),
         ((1, 2), "output = weights V", head.output, asking, None),
@@ -134,7 +134,7 @@ def _explanation(head: Head, queries: int, keys: int) -> str:
         "the softmax makes weights of a row's scores;",
         "they sum to 1, and the output is the mean",
         "of the values with these weights.",
-        "W^O then mixes the outputs of all heads.",
+        "$W^O$ then mixes the outputs of all heads.",
     ]
     if (head.weights == 0).any():
         lines += ["", "What may not be seen has weight 0, whatever its score."]

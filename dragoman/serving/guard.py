@@ -1,4 +1,4 @@
-"""What no sound translation looks like: words in a loop, or a text that runs away from its source."""
+"""What no sound translation looks like: words in a loop, a text that runs away from its source, or none at all."""
 
 import re
 
@@ -10,6 +10,8 @@ MOST_BYTES_A_BYTE, MOST_BYTES_BESIDE = 4, 40
 
 def trouble(source: str, translation: str) -> str | None:
     """What is wrong with a translation, if anything is."""
+    if source.strip() and not translation.strip():
+        return "empty"
     if _longest_loop(translation) > 2 * _longest_loop(source):
         return "repetition"
     length = len(source.encode("utf-8", "replace"))

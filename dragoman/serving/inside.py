@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dragoman.batch import Batch
 from dragoman.data.vocabulary import Vocabulary
-from dragoman.decoding.steps import Candidate, Step, take_steps, watch_beam
+from dragoman.decoding.steps import Candidate, Choice, follow_choices, watch_beam
 from dragoman.decoding.translator import Translator
 from dragoman.errors import DataError
 from dragoman.plots.head import find_attentions, watch
@@ -101,12 +101,12 @@ def _watch(translator: Translator, source: str, target: str) -> Inside:
             kind: dict(zip(("layers", "heads"), each.shape if each.numel() else (0, 0), strict=False))
             for kind, each in kinds.items()
         },
-        "steps": [_step(vocabulary, step) for step in take_steps(translator, ids, written)],
+        "steps": [_step(vocabulary, step) for step in follow_choices(translator, ids, written)],
         "beam": _beam(translator, ids, written),
     }
 
 
-def _step(vocabulary: Vocabulary, step: Step) -> Inside:
+def _step(vocabulary: Vocabulary, step: Choice) -> Inside:
     return {
         "text": vocabulary.decode([step.written])[0],
         "candidates": [_candidate(vocabulary, each) for each in step.candidates],

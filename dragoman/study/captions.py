@@ -21,18 +21,19 @@ from dragoman.config import Section, write_toml
 from dragoman.data.pictures import Captioned, PicturesConfig, draw_pictures, join, read_features
 from dragoman.data.store import file_sha256
 from dragoman.durable import new_folder
-from dragoman.errors import ConfigError, ModelError
+from dragoman.errors import ModelError
 from dragoman.evaluation.metrics import bleu
 from dragoman.models.captioner import Captioner, CaptionerConfig
 from dragoman.plots.captions import Looked, draw_glimpses
-from dragoman.plots.charts import as_svg, drawing
+from dragoman.plots.charts import as_svg, check_drawing
 from dragoman.recipe import hash_of, read_as
 from dragoman.saved import FORMAT, RECIPE, WEIGHTS, Card, read_tensors, verify, write_card
 from dragoman.study.captioning import CaptionTraining, Cells, Rate, Words, Written, assess, describe, train
 from dragoman.study.report import Cell, Figure, Report, Table
-from dragoman.training.checkpoints import LOCK, locked
+from dragoman.training.checkpoints import check_owned, locked
 
 MARK = ".dragoman-captions"  # says that a folder is this study's own
+WHOSE = "a folder of this study"
 SHOWN = 4  # pictures in a figure
 RIGHT = ("shape", "colour", "relation", "all")
 LOOKS = ("looks for colour", "looks for shape")
@@ -74,8 +75,7 @@ def study_captions(
     """Train a captioner of each recipe, unless that was done, and report what they say and where they look."""
     recipes = {Path(name).stem: read_caption_recipe(name, overrides) for name in names}
     pictures = read_features(*given) if given else None
-    with drawing():
-        pass  # better refused before minutes of training than behind them
+    check_drawing()
     with _own_folder(out):
         learned = []
         for name, recipe in recipes.items():
@@ -96,17 +96,11 @@ def read_caption_recipe(name: str, overrides: Sequence[str]) -> CaptionRecipe:
 @contextmanager
 def _own_folder(out: Path) -> Iterator[None]:
     """A study goes on in its own folder, and in no other."""
-    _check_folder(out)
+    check_owned(out, MARK, WHOSE)
     with locked(out):
-        _check_folder(out)  # again: it may have come into use meanwhile
+        check_owned(out, MARK, WHOSE)  # again: it may have come into use meanwhile
         (out / MARK).touch()
         yield
-
-
-def _check_folder(out: Path) -> None:
-    names = {each.name for each in out.iterdir()} - {LOCK} if out.is_dir() else set()
-    if (names and MARK not in names) or (out.exists() and not out.is_dir()):
-        raise ConfigError(out, "exists and is not a folder of this study", hint="choose another --out")
 
 
 def _learn_once(

@@ -13,6 +13,7 @@ from dragoman.study.student import student
 from dragoman.study.trial import Result
 from dragoman.study.trials import Outcome, Plan
 from dragoman.training.journal import read_journal
+from dragoman.training.schedule import still_warms_up
 
 # What a trial costs, by the number of its result and the unit it is shown in.
 COSTS = {
@@ -200,11 +201,17 @@ def setting(plan: Plan, outcome: Outcome) -> list[str]:
     if test == "validation split":
         lines.append("No test text was given: the scores are those of the data's validation split.")
     results = [(trial, outcome.results.get(trial.label)) for trial in outcome.trials]
-    cold = [trial.label for trial, result in results if result and trial.still_warms_up(result.steps)]
+    cold = [trial.label for trial, result in results if result and still_warms_up(trial.recipe.training, result.steps)]
     if cold:
         lines.append(
             f"Ended inside the warm-up, before the learning rate reached its peak: {', '.join(cold)}. Such a score "
             "says little; a shorter training.warmup or more training mends it."
+        )
+    silent = [f"{label} ({each.left_empty:,})" for label, each in outcome.results.items() if each.left_empty]
+    if silent:
+        lines.append(
+            f"Lines translated into nothing, of {len(outcome.sources):,}: {', '.join(silent)}. A model that leaves "
+            "most of them empty has not learned to write yet."
         )
     return lines
 

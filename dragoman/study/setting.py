@@ -10,15 +10,14 @@ import torch
 
 from dragoman import __version__
 from dragoman.errors import ConfigError
-from dragoman.plots.charts import drawing
+from dragoman.plots.charts import check_drawing
 
 RESULTS = "results.json"
 
 
 def check_folder(study: str, folder: Path) -> None:
     """A study replaces its own report and nothing else; whether it can draw is found out before it computes, too."""
-    with drawing():
-        pass
+    check_drawing()
     hint = "choose another --out"
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not there.is_dir():

@@ -31,7 +31,7 @@ from rich.console import Console
 from dragoman.decoding.translator import load
 from dragoman.durable import replace_file
 from dragoman.errors import ConfigError, DragomanError, ModelError
-from dragoman.evaluation.metrics import Metric
+from dragoman.evaluation.metrics import Metric, left_empty
 from dragoman.evaluation.report import evaluate, keep_in_card
 from dragoman.models.interface import choose_device, is_out_of_memory
 from dragoman.recipe import Recipe
@@ -93,6 +93,7 @@ class Result:
     hardware: str
     torch: str
     finished: str
+    left_empty: int = 0  # lines of the test text that were translated into nothing
 
 
 def run_trial(folder: Path, device: torch.device) -> int:
@@ -161,6 +162,7 @@ def _score(
         hardware=_hardware(device),
         torch=torch.__version__,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        left_empty=left_empty(sources, translations),
     )
 
 

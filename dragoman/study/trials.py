@@ -38,8 +38,9 @@ from dragoman.study.trial import (
     read_conditions,
     read_result,
 )
-from dragoman.training.checkpoints import LOCK, locked
+from dragoman.training.checkpoints import check_owned, locked
 from dragoman.training.loop import stop_request
+from dragoman.training.schedule import still_warms_up
 
 POLL = 0.1  # seconds between looks at the trials
 
@@ -64,8 +65,11 @@ class Plan:
 
     @property
     def threads_of_a_trial(self) -> int:
-        """The machine's cores are shared out."""
-        return self.threads or max(1, (os.cpu_count() or 1) // self.at_once)
+        """As many as any command takes, --threads or else OMP_NUM_THREADS; unless either is given, cores are shared."""
+        if self.threads is not None:
+            return self.threads
+        usual = torch.get_num_threads()
+        return usual if os.environ.get("OMP_NUM_THREADS") else max(1, usual // self.at_once)
 
 
 @dataclass(frozen=True)
@@ -79,10 +83,6 @@ class Trial:
     def label(self) -> str:
         """What its folder is called."""
         return f"{self.name}-seed{self.recipe.training.seed}"
-
-    def still_warms_up(self, steps: int) -> bool:
-        """Whether the learning rate has not reached its peak after so many."""
-        return steps < self.recipe.training.warmup
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def run_study(plan: Plan, recipes: dict[str, Recipe], console: Console) -> Outco
         plan.average,
     )
     trials = trials_of(recipes, plan.seeds, data)
-    _check_folder(plan.out)
+    check_owned(plan.out, STUDY, "a study's folder")
     _warn_of_warm_up(trials, console)
     with locked(plan.out):
         _agree(plan.out, conditions)
@@ -159,7 +159,8 @@ def trials_of(recipes: dict[str, Recipe], seeds: int, data: Data) -> list[Trial]
 
 
 def _warn_of_warm_up(trials: Sequence[Trial], console: Console) -> None:
-    never_warm = [each.name for each in trials if (steps := each.recipe.training.steps) and each.still_warms_up(steps)]
+    planned = [(each.name, each.recipe.training) for each in trials]
+    never_warm = [name for name, config in planned if config.steps and still_warms_up(config, config.steps)]
     if never_warm:
         said = "warm-up is longer than the budget in steps (set training.warmup)"
         console.out(f"{said}: {', '.join(dict.fromkeys(never_warm))}", highlight=False)
@@ -175,12 +176,6 @@ def _test_text(plan: Plan, data: Data) -> tuple[list[str], list[str], str]:
     pairs = [data.valid.pair(number) for number in range(len(data.valid))]
     sources = data.source_vocabulary.decode([source.tolist() for source, _ in pairs])
     return sources, data.target_vocabulary.decode([target.tolist() for _, target in pairs]), "validation split"
-
-
-def _check_folder(out: Path) -> None:
-    names = {each.name for each in out.iterdir()} - {LOCK} if out.is_dir() else set()
-    if (names and STUDY not in names) or (out.exists() and not out.is_dir()):
-        raise ConfigError(out, "exists and is not a study's folder", hint="choose another --out")
 
 
 def _agree(out: Path, conditions: Conditions) -> None:

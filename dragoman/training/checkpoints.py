@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dragoman.data.vocabulary import Vocabulary
 from dragoman.durable import beside, strays
-from dragoman.errors import ModelError
+from dragoman.errors import ConfigError, ModelError
 from dragoman.models.interface import Model
 from dragoman.recipe import Recipe
 from dragoman.saved import (
@@ -116,6 +116,13 @@ def locked(folder: Path) -> Iterator[None]:
     finally:
         os.truncate(handle, 0)
         os.close(handle)
+
+
+def check_owned(folder: Path, mark: str, whose: str) -> None:
+    """Whoever has a folder to himself writes into an empty one or into his own, known by the file that marks it."""
+    names = {each.name for each in folder.iterdir()} - {LOCK} if folder.is_dir() else set()
+    if (names and mark not in names) or (folder.exists() and not folder.is_dir()):
+        raise ConfigError(folder, f"exists and is not {whose}", hint="choose another --out")
 
 
 def restore(folder: Path, model: Model, optimizer: torch.optim.Optimizer) -> Progress:

@@ -72,6 +72,11 @@ class Journal:
         else:
             self.say(text)
 
+    def warn(self, text: str, step: int) -> None:
+        """A line for the reader that stands in the journal too."""
+        self.write("warning", step, {"text": text})
+        self.say(f"warning: {text}")
+
     def say(self, text: str) -> None:
         """A line for the reader."""
         self._console.out(text, highlight=False)

@@ -29,8 +29,8 @@ from dragoman.saved import RECIPE, Card
 from dragoman.training.checkpoints import RunFolder, restore
 from dragoman.training.gradients import Gradients
 from dragoman.training.journal import Journal
-from dragoman.training.schedule import Progress, learning_rate, spent
-from dragoman.training.validation import Validation, validate
+from dragoman.training.schedule import Progress, learning_rate, spent, still_warms_up
+from dragoman.training.validation import is_better, validate
 
 # Logits are the largest tensor; how much of the memory they may take at first.
 CPU_LOGITS_BYTES = 1 << 30
@@ -92,6 +92,8 @@ def train(
                 vocabularies = (data.source_vocabulary, data.target_vocabulary)
                 checkpoint = run.save(model, trainer.optimizer, recipe, vocabularies, card, progress)
                 journal.write("saved", progress.step, {"folder": checkpoint.name})
+            if ended:
+                trainer.warn_of_warm_up(journal, progress.step, progress.step)
             if ended or stopped:
                 journal.write("ended", progress.step, {"seconds": progress.seconds, "signal": stopped})
                 break
@@ -131,10 +133,14 @@ class Trainer:
         """Say what will be trained on what."""
         updates, left_out = self.updates, self.updates.left_out
         if left_out:
-            journal.say(
-                f"warning: {left_out:,} of {len(updates.store):,} pairs are longer than a row, {updates.row_lengths}, "
+            what = (
+                f"{left_out:,} of {len(updates.store):,} pairs are longer than a row, {updates.row_lengths}, "
                 "and are left out; training.row_length makes rows longer"
             )
+            journal.warn(what, progress.step)
+        self.warn_of_warm_up(journal, progress.step, self.recipe.training.steps)
+        if self.data.manifest.without_validation:
+            journal.say(self.data.manifest.without_validation)
         if progress.rows_at_once is None:
             progress.rows_at_once = self._rows_that_should_fit()
         values = {
@@ -149,6 +155,13 @@ class Trainer:
             f"{values['parameters']:,} parameters, {len(updates.fitting):,} pairs, {values['precision']} on "
             f"{values['device']}, recipe {values['recipe']}" + (f", from step {progress.step:,}" * (progress.step > 0))
         )
+
+    def warn_of_warm_up(self, journal: Journal, step: int, steps: int | None) -> None:
+        """A run of so many steps that ends before the learning rate has reached its peak learns little."""
+        if steps is not None and still_warms_up(self.recipe.training, steps):
+            warmup = self.recipe.training.warmup
+            what = f"{steps:,} steps end inside the warm-up of {warmup:,}, before the learning rate reaches its peak; "
+            journal.warn(f"{what}a lower training.warmup, or more training, mends it", step)
 
     def updates_from(self, progress: Progress) -> Generator[Update]:
         """Updates from where the run stands, epoch after epoch; for a GPU, packed in the background."""
@@ -278,14 +291,3 @@ def stop_request() -> Iterator[Callable[[], int | None]]:
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
-
-
-def is_better(result: Validation, progress: Progress, by_loss: bool = False) -> bool:
-    """Whether a validation beats the best so far; lines too short for BLEU leave it at zero, and the loss decides.
-
-    So it does, if asked to, where a text has many right continuations.
-    """
-    if progress.best_score is None or (result.bleu > progress.best_score and not by_loss):
-        return True
-    losses = [math.inf if loss is None else loss for loss in (result.loss, progress.best_loss)]
-    return (by_loss or result.bleu == progress.best_score) and losses[0] < losses[1]

@@ -33,6 +33,11 @@ def spent(progress: Progress, config: TrainingConfig) -> float:
     return max(shares)
 
 
+def still_warms_up(config: TrainingConfig, steps: int) -> bool:
+    """Whether the learning rate has not reached its peak after so many."""
+    return steps < config.warmup
+
+
 def learning_rate(config: TrainingConfig, width: int, step: int, spent: float) -> float:
     """The rate of update number `step`, counted from 1."""
     # Equation 3 peaks at the end of warm-up with (d_model * warmup_steps)^-0.5.

@@ -1,5 +1,6 @@
 """What a model is worth while it learns: loss without smoothing, BLEU, and a few translations to look at."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from dragoman.decoding.translator import Translator
 from dragoman.evaluation.metrics import plain_bleu
 from dragoman.models.interface import Model
 from dragoman.recipe import Recipe
+from dragoman.training.schedule import Progress
 
 
 @dataclass(frozen=True)
@@ -49,3 +51,14 @@ def validate(model: Model, data: Data, recipe: Recipe) -> Validation:
     model.train(was_training)
     shown = list(map(Sample, sources, references, translations))[: recipe.training.samples]
     return Validation(loss, plain_bleu(translations, references), shown)
+
+
+def is_better(result: Validation, progress: Progress, by_loss: bool = False) -> bool:
+    """Whether a validation beats the best so far; lines too short for BLEU leave it at zero, and the loss decides.
+
+    So it does, if asked to, where a text has many right continuations.
+    """
+    if progress.best_score is None or (result.bleu > progress.best_score and not by_loss):
+        return True
+    losses = [math.inf if loss is None else loss for loss in (result.loss, progress.best_loss)]
+    return (by_loss or result.bleu == progress.best_score) and losses[0] < losses[1]

@@ -118,6 +118,16 @@ def test_a_missing_file_is_named(suffix: str, tmp_path: Path) -> None:
             list(read_pairs(sources, targets))
 
 
+def test_the_nearest_file_beside_a_missing_one_is_named(tmp_path: Path) -> None:
+    for name in ("train.en", "train.de", "valid.en"):
+        write(tmp_path / name, b"x\n")
+    (tmp_path / "traim.enn").mkdir()  # nearer, but no file
+    for gone, near in (("traim.en", "train.en"), ("train.d", "train.de"), ("thesis", None), ("away/train.en", None)):
+        with pytest.raises(DataError, match=r"no such file$") as refused:
+            list(read_lines(tmp_path / gone))
+        assert refused.value.hint == (f"did you mean {tmp_path / near}?" if near else None)
+
+
 def test_a_folder_is_no_text(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"^{tmp_path}: cannot be read: Is a directory$"):
         list(read_lines(tmp_path))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dragoman.batch import EOS
-from dragoman.decoding.steps import SHOWN, show_steps, take_steps, watch_beam
+from dragoman.decoding.steps import SHOWN, follow_choices, show_steps, watch_beam
 from dragoman.decoding.translator import Translator
 from dragoman.models.transformer import Transformer, TransformerConfig
 from dragoman.recipe import DecodingConfig
@@ -38,7 +38,7 @@ def read(line: str) -> tuple[int, str, list[tuple[str, float]], str]:
 
 def test_each_step_shows_five_candidates_until_the_end_is_the_best(translator: Translator) -> None:
     for text in ("1234567", "90", "5"):
-        lines = [read(line) for line in show_steps(translator, text)]
+        lines = [read(str(line)) for line in show_steps(translator, text)]
         assert [number for number, *_ in lines] == list(range(1, len(lines) + 1))
         for _, _, candidates, _ in lines:
             assert len(candidates) == SHOWN == 5
@@ -52,7 +52,7 @@ def test_each_step_shows_five_candidates_until_the_end_is_the_best(translator: T
 
 
 def test_each_step_begins_with_what_the_steps_before_have_written(translator: Translator) -> None:
-    lines = [read(line) for line in show_steps(translator, "1234567")]
+    lines = [read(str(line)) for line in show_steps(translator, "1234567")]
     written = ""
     for _, so_far, candidates, _ in lines:
         assert so_far == written.replace("▁", " ").removeprefix(" ")
@@ -64,12 +64,12 @@ def test_the_steps_write_what_greedy_search_writes(translator: Translator, rever
     greedy = Translator(translator.models, vocabulary, vocabulary, DecodingConfig(beam=1))
     for text in (reversals / "test.fwd").read_text().split()[:13]:
         *_, last = show_steps(translator, text)
-        assert read(last)[1] == greedy.translate([text])[0].text
+        assert read(str(last))[1] == greedy.translate([text])[0].text
 
 
 def test_shares_are_the_model_s_own(translator: Translator) -> None:
     text = "1234567"
-    lines = [read(line) for line in show_steps(translator, text)]
+    lines = [read(str(line)) for line in show_steps(translator, text)]
     total = translator.score([text], [lines[-1][1]])[0].log_probability
     product = 1.0
     for _, _, candidates, _ in lines:
@@ -80,7 +80,7 @@ def test_shares_are_the_model_s_own(translator: Translator) -> None:
 
 def test_a_translation_that_is_given_is_stepped_through(translator: Translator) -> None:
     ids, forced = translator.encode(["1234567"])[0], translator.target_vocabulary.encode(["7 1"])[0]
-    steps = take_steps(translator, ids, forced)
+    steps = follow_choices(translator, ids, forced)
     assert [step.written for step in steps] == [forced[:n] for n in range(len(forced) + 1)]
     assert [step.chosen.id for step in steps] == [*forced, EOS]
     product = torch.tensor([step.chosen.probability for step in steps]).log().sum()
@@ -103,25 +103,24 @@ def test_the_beam_that_is_watched_is_the_search_s(translator: Translator) -> Non
 
 def test_what_was_looked_at_is_what_attention_says(translator: Translator) -> None:
     text = "1234567"
-    lines = [read(line) for line in show_steps(translator, text)]
+    lines = [read(str(line)) for line in show_steps(translator, text)]
     maps = translator.attention(text, lines[-1][1])
     most = maps.cross[-1].mean(0).argmax(-1).tolist()
     assert [piece for *_, piece in lines] == [maps.source_pieces[place] for place in most]
 
 
 def test_a_blank_text_has_no_steps(translator: Translator) -> None:
-    assert list(show_steps(translator, "")) == []
-    assert list(show_steps(translator, " \t")) == []
+    assert show_steps(translator, "") == show_steps(translator, " \t") == []
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_model_that_writes_nonsense_is_shown_too_and_ends_at_the_limit(translator: Translator, seed: int) -> None:
-    lines = [read(line) for line in show_steps(untrained(translator, seed), "123")]
+    lines = [read(str(line)) for line in show_steps(untrained(translator, seed), "123")]
     # A blank, three digits and the end token, and five pieces more.
     assert len(lines) <= 5 + 5
     assert lines[-1][2][0][0] == "</s>"
 
 
 def test_a_text_longer_than_the_model_is_shown_as_far_as_it_goes(translator: Translator) -> None:
-    lines = [read(line) for line in show_steps(untrained(translator, 0, longest=7), "123456789")]
+    lines = [read(str(line)) for line in show_steps(untrained(translator, 0, longest=7), "123456789")]
     assert 1 <= len(lines) <= 7

@@ -7,7 +7,7 @@ import pytest
 import sacrebleu
 
 from dragoman.evaluation import metrics
-from dragoman.evaluation.metrics import bleu, chrf, exact_match, plain_bleu
+from dragoman.evaluation.metrics import bleu, chrf, exact_match, left_empty, plain_bleu
 
 WORDS = ["The", "cat", "sat,", "on", "the", "mat.", "Ein", "Hündchen", "lag", "(schnell)", "3.5", "km"]
 
@@ -29,6 +29,10 @@ def test_scores_are_those_of_sacrebleu(seed: int) -> None:
     assert plain_bleu(hypotheses, references) == pytest.approx(expected)
     expected = sacrebleu.corpus_chrf(hypotheses, [references]).score
     assert chrf(hypotheses, references, resamples=101).score == pytest.approx(expected)
+
+
+def test_a_line_that_says_something_may_not_become_nothing() -> None:
+    assert left_empty(["a", "a", "a", "", " "], ["b", "", " ", "", "b"]) == 2
 
 
 def test_case_counts() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import dragoman
+from dragoman.data.store import file_sha256
 from dragoman.decoding.engines import Ctranslate2Engine, TorchEngine
 from dragoman.decoding.sampling import Sampling
 from dragoman.decoding.search import length_penalty
@@ -97,8 +98,7 @@ def test_padding_unknown_and_beginning_are_never_written(save: Save) -> None:
         saved.model.decoder[-1].feed_forward_residual.norm.bias.copy_(torch.eye(21)[0])  # type: ignore[index, union-attr]
         embedding[:, 0] = torch.linspace(0, 1, len(embedding))  # type: ignore[arg-type, index]
         embedding[:3, 0] = torch.tensor([7.0, 8.0, 9.0])  # type: ignore[index]
-    with engines.converted_copy(saved, "float32") as folder:
-        engine = engines.open_converted(folder, "cpu")
+    engine = engines.converted_copy(saved, "float32", "cpu")
     decoding, sources = DecodingConfig(beam=3, extra=2), [[70, 71], [72]]
     theirs, ours = (each.search(sources, decoding, 3, None) for each in (engine, TorchEngine([saved.model])))
     assert all(theirs)
@@ -124,6 +124,20 @@ def test_the_copy_is_kept_and_leaves_the_model_whole(save: Save, monkeypatch: py
     assert [each.text for each in first.translate(["abc"])] == [each.text for each in again.translate(["abc"])]
     write_card(folder, read_card(folder) | {"scores": []})  # another score is not another model
     load(folder, engine="ctranslate2")
+
+
+def test_a_copy_that_lies_there_is_verified_once(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, read = save().folder, list[Path]()
+    load(folder, engine="ctranslate2")
+
+    def counted(path: Path) -> str:
+        read.append(path)
+        return file_sha256(path)
+
+    monkeypatch.setattr("dragoman.saved.file_sha256", counted)
+    load(folder, engine="ctranslate2")
+    (kept,) = (folder / "converted").iterdir()
+    assert sorted(path for path in read if path.parent == kept) == sorted(set(kept.iterdir()) - {kept / "card.json"})
 
 
 def test_a_copy_that_is_damaged_or_of_another_model_is_made_anew(save: Save) -> None:

@@ -11,7 +11,17 @@ from xml.etree import ElementTree
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.plots.charts import COLOURS, Line, as_svg, draw_matrix, drawing, line_chart, printable, save
+from dragoman.plots.charts import (
+    COLOURS,
+    Line,
+    as_svg,
+    check_drawing,
+    draw_matrix,
+    drawing,
+    line_chart,
+    printable,
+    save,
+)
 
 LINES = [Line("one", [1, 2, 4, 8], [1.0, 0.5, 0.25, 0.125]), Line("two", [1, 8], [0.5, 0.5], [0.4, 0.3], [0.6, 0.7])]
 
@@ -42,8 +52,8 @@ def test_the_suffix_says_the_format(tmp_path: Path) -> None:
 
 def test_without_matplotlib_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ConfigError, match="need matplotlib") as refused, drawing():
-        pass
+    with pytest.raises(ConfigError, match="need matplotlib") as refused:
+        check_drawing()
     assert "dragoman[plot]" in refused.value.report()
 
 

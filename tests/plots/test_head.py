@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from matplotlib.text import Text
 from dragoman.batch import Batch
 from dragoman.decoding.translator import Translator
 from dragoman.models.interface import Model
+from dragoman.plots.charts import as_svg
 from dragoman.plots.head import MOST_CHANNELS, MOST_PIECES, Head, draw_head, find_attentions, watch
 from dragoman.recipe import Recipe
 
@@ -98,6 +100,13 @@ def test_what_may_not_be_seen_is_explained_where_there_is_some() -> None:
     head = watch(model, find_attentions(model, "decoder")[0], batch, 0)
     pieces = list("abcdefgh")[: len(head.given)]
     assert "What may not be seen" in written(draw_head(head, pieces, pieces, "X", "title"))
+
+
+def test_formulas_are_set_and_not_spelled(translator: Translator) -> None:
+    picture = ElementTree.fromstring(as_svg(draw(translator, "12")[1]))
+    shown = ["".join(element.itertext()) for element in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert not [text for text in shown if "^" in text or "$" in text or "mathbf" in text]
+    assert sum("W" in text for text in shown) == 4  # of queries, keys, values and outputs
 
 
 def test_nothing_of_the_watching_stays(translator: Translator, reverser: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dragoman.commands.serving import find_pair
 from dragoman.saved import find_model, read_card, write_card
 from tests.serving.conftest import SECONDS, Running, serving
 from tests.system.conftest import Call, call  # noqa: F401
@@ -183,6 +184,12 @@ def test_a_model_that_cannot_serve_is_told_before_a_port_opens(
     assert call("export", reverser, "--format", "ctranslate2", "--out", tmp_path / "converted").code == 0
     assert "a converted copy shows no attention" in said(tmp_path / "converted", "--engine", "ctranslate2")
     assert "cannot be read" in said(reverser, "--keys", tmp_path / "absent")
+
+
+def test_a_run_is_searched_for_its_checkpoint_once(reverser: Path) -> None:
+    for word in (str(reverser), f"en:de={reverser}"):
+        folder, _ = find_pair(word)
+        assert folder == find_model(reverser)  # where loading finds nothing more to search
 
 
 def test_without_the_extra_it_says_what_to_install(

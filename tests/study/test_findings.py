@@ -219,6 +219,14 @@ def test_a_trial_that_ended_inside_its_warm_up_is_named(tmp_path: Path) -> None:
     assert [line for line in lines if "its peak: cold-seed0. Such a score says little" in line]
 
 
+def test_a_trial_that_left_lines_empty_is_named(tmp_path: Path) -> None:
+    found = outcome(tmp_path, {"one": read_recipe("tiny")}, {"one": [20.0, 21.0, 22.0]})
+    assert not [line for line in setting(plan(tmp_path), found) if "into nothing" in line]
+    found.results["one-seed0"] = replace(found.results["one-seed0"], left_empty=len(found.sources))
+    said = f"Lines translated into nothing, of {len(found.sources)}: one-seed0 ({len(found.sources)}). "
+    assert [line for line in setting(plan(tmp_path), found) if line.startswith(said)]
+
+
 def test_the_report_of_systems_tells_scores_by_length(tmp_path: Path) -> None:
     chosen = systems.recipes(["rnn", "transformer"], [])
     report = systems.make_report(plan(tmp_path), outcome(tmp_path, chosen, {"rnn": [5.0], "transformer": [25.0]}))

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,7 +76,9 @@ def test_what_a_trial_found_is_all_there(done: Outcome) -> None:
     result, folder = done.results["plain-seed0"], done.folder / RUNS / "plain-seed0"
     assert (result.name, result.seed, result.steps, result.averaged) == ("plain", 0, 5, [3, 5])
     assert result == read_result(folder)
-    assert len((folder / TRANSLATIONS).read_text().splitlines()) == len(done.references) == 100
+    translations = (folder / TRANSLATIONS).read_text().split("\n")[:-1]
+    assert len(translations) == len(done.references) == 100
+    assert result.left_empty == sum(not line.strip() for line in translations)
     steps = [event for event in read_journal(folder / "run") if event["event"] == "step"]
     assert result.training_seconds >= steps[-1]["seconds"] > 0
     assert result.memory_bytes is not None
@@ -144,6 +147,27 @@ def test_a_warm_up_beyond_the_budget_is_told_before_anything_runs(
     with pytest.raises(ConfigError, match="not what a study writes"):
         run(planned, rows)
     assert capsys.readouterr().err == "warm-up is longer than the budget in steps (set training.warmup): cold\n"
+
+
+@pytest.fixture
+def _seven_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(7)  # as by seven cores, or by OMP_NUM_THREADS
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_seven_threads")
+def test_a_trial_takes_the_threads_of_any_command_and_shares_only_what_nobody_chose(
+    reversals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = plan(reversals, tmp_path, at_once=3, threads=None)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert planned.threads_of_a_trial == 2
+    assert replace(planned, at_once=11).threads_of_a_trial == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert planned.threads_of_a_trial == 7
+    assert replace(planned, threads=5).threads_of_a_trial == 5
 
 
 def test_a_test_text_has_two_sides(reversals: Path, tmp_path: Path) -> None:

@@ -214,6 +214,15 @@ def test_every_mistake_of_a_recipe_is_reported_at_once(workshop: Path, call: Cal
 
 
 @pytest.mark.parametrize(
+    "words", ["prepare --source traim.en --target train.de --out new", "translate run --input traim.en"]
+)
+def test_a_file_that_is_not_there_is_answered_with_the_nearest(words: str, call: Call) -> None:
+    ended = call(words)
+    said = "error: traim.en: no such file\n\nhint: did you mean train.en?\n"
+    assert (ended.code, ended.out, ended.err) == (2, "", said)
+
+
+@pytest.mark.parametrize(
     ("words", "flag"),
     [
         ("translate run --beam 0", "--beam"),

@@ -20,16 +20,19 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+import torch
 from safetensors import safe_open
 from typer.main import get_command
 
 from dragoman import __version__
+from dragoman.batch import EOS
 from dragoman.cli import app
-from dragoman.saved import CHECKPOINTS, find_model, read_card
+from dragoman.saved import CHECKPOINTS, find_model, load_model, read_card, save_model
 from dragoman.streams import LINES_AT_ONCE
 from tests.system.conftest import Call
 from tests.training.conftest import MINUSCULE
 
+SMALL_GPT = ["model.layers=1", "model.width=12", "model.hidden=17", "model.heads=3", "training.row_length=48"]
 DRAGOMAN = [sys.executable, "-m", "dragoman.cli"]
 TORCH = ("--engine", "torch")  # as it was trained, and silent
 SECONDS = 120  # more than any answer needs on a busy machine
@@ -127,8 +130,9 @@ def test_a_huge_line_is_one_line_still(reversals: Path, tmp_path: Path, call: Ca
     assert done.returncode == 0
     assert done.stdout.count(b"\n") == 3
     assert done.stdout.endswith(b"\n\n")
-    assert done.stderr.startswith(b"warning: a text of 100,001 pieces is translated in parts")
-    assert done.stderr.count(b"\n") == 1
+    first, *others = done.stderr.splitlines()
+    assert first.startswith(b"warning: a text of 100,001 pieces is translated in parts")
+    assert all(line.endswith(b"translated into nothing") for line in others)  # what knows nothing may say nothing
 
 
 def test_a_reader_that_has_enough_ends_endless_input_quietly(
@@ -287,6 +291,50 @@ def test_the_steps_lead_to_the_end_and_write_the_translation(reverser: Path, ask
     assert [found[end][1] for end in ends] == [answers[0], answers[2]]
 
 
+def test_the_steps_of_a_line_are_one_object_for_programs(reverser: Path, ask: Callable[..., list[str]]) -> None:
+    lines = ["271", "", "8281"]
+    found = [json.loads(line) for line in ask(lines, reverser, "--steps", "--json")]
+    assert [each["text"] for each in found] == ask(lines, reverser, "--beam", "1")
+    told = [
+        f"{step['number']:>3}  {step['written']!r}  ->  "
+        f"{'  '.join(f'{piece} {share:.3f}' for piece, share in step['best'])}  (looking at {step['looking_at']})"
+        for each in found
+        for step in each["steps"]
+    ]
+    assert told == ask(lines, reverser, "--steps")
+    assert [{"engine", "precision", "steps", "text"} == each.keys() for each in found] == [True] * len(lines)
+
+
+@pytest.fixture
+def silent(reverser: Path, tmp_path: Path) -> Path:
+    """A model for which every sentence is at its end before it has begun."""
+    saved = load_model(find_model(reverser))
+    with torch.no_grad():
+        saved.model.decoder_norm.weight.zero_()  # type: ignore[union-attr, operator]
+        saved.model.decoder_norm.bias.copy_(torch.eye(64)[0])  # type: ignore[union-attr, operator]
+        saved.model.target_embedding.weight[:, 0] = torch.eye(len(saved.target_vocabulary))[EOS] * 50  # type: ignore[union-attr, index]
+    vocabularies = (saved.source_vocabulary, saved.target_vocabulary)
+    card = {name: saved.card[name] for name in ("languages", "data", "step")}
+    save_model(tmp_path / "silent", saved.model, saved.recipe, vocabularies, card)
+    return tmp_path / "silent"
+
+
+def test_lines_that_become_nothing_are_counted_on_stderr(silent: Path) -> None:
+    for text, said in (
+        (b"271\n\n90\n8281\n", b"warning: 3 lines that are not blank were translated into nothing\n"),
+        (b"271\n \n", b"warning: 1 line that is not blank was translated into nothing\n"),
+        (b"\n \n", b""),
+    ):
+        done = run("translate", silent, *TORCH, input=text)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"\n" * text.count(b"\n"), said)
+
+
+def test_an_evaluation_says_so_too(silent: Path, reversals: Path, call: Call, caplog: pytest.LogCaptureFixture) -> None:
+    files = ("--source", reversals / "valid.fwd", "--target", reversals / "valid.rev")
+    assert call("evaluate", silent, *files).code == 0
+    assert caplog.messages == ["50 lines that are not blank were translated into nothing"]
+
+
 def test_help_and_version_do_not_wait_for_torch() -> None:
     groups = {name: getattr(command, "commands", {}) for name, command in get_command(app).commands.items()}  # type: ignore[attr-defined]
     commands = [*([name] for name in groups), *([name, inner] for name, inside in groups.items() for inner in inside)]
@@ -430,6 +478,27 @@ def test_a_folder_may_have_any_name_and_is_called_by_it(reversals: Path, tmp_pat
         assert str(named) in ended.err
     assert str(mean) in call("inspect", mean).out
     assert call("prepare", *texts, "--out", data).err.startswith(f"error: {data}: already exists")
+
+
+def test_who_gives_no_validation_text_is_told_what_it_costs(reversals: Path, tmp_path: Path, call: Call) -> None:
+    said = "validation text: none; no BLEU is seen while a model learns, and its last checkpoint is taken for its best"
+    sides = {side: reversals / f"test.{suffix}" for side, suffix in (("source", "fwd"), ("target", "rev"))}
+    both = [word for side, file in sides.items() for word in (f"--{side}", file)]
+    valid = [word for side, file in sides.items() for word in (f"--valid-{side}", file)]
+    for words, given in (
+        (both, "(`dragoman prepare` takes --valid-source and --valid-target)"),
+        (both[2:], "(`dragoman prepare` takes --valid-target)"),
+        ([*both, *valid], None),
+    ):
+        data, run_ = (tmp_path / f"{name}{len(words)}" for name in ("data", "run"))
+        prepared = call("prepare", *words, "--vocabulary", "11", "--out", data)
+        recipe = ["tiny", *MINUSCULE] if "--source" in words else ["systems/gpt", *SMALL_GPT]
+        trained = call("train", *recipe, "--data", data, "--out", run_, "training.steps=1")
+        for ended in (prepared, trained):
+            assert ended.code == 0, ended.err
+            assert [line for line in ended.err.splitlines() if line.startswith("validation text")] == (
+                [f"{said} {given}"] if given else []
+            )
 
 
 def prepare_on_a_terminal(words: Sequence[str], variables: dict[str, str]) -> tuple[bytes, bytes]:

@@ -50,6 +50,13 @@ def test_a_line_is_how_the_output_begins(counter: Path, run_dragoman: Run) -> No
         assert line == counting(int(start[0]), len(line))
 
 
+@pytest.mark.parametrize("words", ["run", "en:de=run"])
+def test_it_is_not_served_and_the_reason_comes_first(counter: Path, run_dragoman: Run, words: str) -> None:
+    done = run_dragoman("serve", words, "--port", "0", cwd=counter)
+    said = "this model learned from plain text: it goes on writing and does not translate"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {words}: {said}\n")
+
+
 def test_drawing_goes_on_from_the_line_too(counter: Path, run_dragoman: Run) -> None:
     words = ["--sample", "--temperature", "1.5", "--n-best", "7", "--prefix", "90"]
     done = run_dragoman("translate", "run", *words, input="5678\n", cwd=counter)

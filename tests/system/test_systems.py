@@ -63,7 +63,7 @@ def test_a_system_trains_from_its_recipe_and_translates(name: str, reversals: Pa
     assert [bool(answer.alternatives) for answer in answers] == [True, False, True]
     steps = list(show_steps(translator, "12345"))
     assert steps
-    assert all(("looking at" in step) == (name not in BOUNDS) for step in steps)
+    assert all(("looking at" in str(step)) == (name not in BOUNDS) for step in steps)
     maps = translator.attention("12345", "54321")
     shape = (0,) if name in BOUNDS else (len(maps.target_pieces), len(maps.source_pieces))
     assert maps.cross.shape[-2:] == shape

@@ -35,7 +35,7 @@ def train_small(reversals: Path) -> Train:
         out: Path, *overrides: str, resume: bool = False, start: Path | None = None, data: Path | None = None
     ) -> Outcome:
         recipe = read_recipe("tiny", [*MINUSCULE, *overrides])
-        console = Console(quiet=True)
+        console = Console(stderr=True)
         return run_training(recipe, data or reversals / "data", out, torch.device("cpu"), console, resume, start)
 
     return train

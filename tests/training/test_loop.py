@@ -31,7 +31,7 @@ from dragoman.training import run as setup
 from dragoman.training.checkpoints import RunFolder
 from dragoman.training.journal import read_journal
 from dragoman.training.schedule import Progress
-from dragoman.training.validation import Validation
+from dragoman.training.validation import Validation, is_better
 from tests.training.conftest import Train
 
 
@@ -133,14 +133,14 @@ def validation(bleu: float, loss: float | None) -> Validation:
 
 def test_the_higher_bleu_is_better_and_where_it_is_equal_the_lower_loss() -> None:
     best = Progress(best_score=31.0, best_loss=2.0, best_step=7)
-    assert loop.is_better(validation(0.0, None), Progress())
-    assert loop.is_better(validation(31.1, 3.0), best)
-    assert not loop.is_better(validation(30.9, 1.0), best)
-    assert loop.is_better(validation(31.0, 1.9), best)
-    assert not loop.is_better(validation(31.0, 2.0), best)
-    assert not loop.is_better(validation(31.0, None), best)
-    assert not loop.is_better(validation(31.1, 2.1), best, by_loss=True)
-    assert loop.is_better(validation(30.9, 1.9), best, by_loss=True)
+    assert is_better(validation(0.0, None), Progress())
+    assert is_better(validation(31.1, 3.0), best)
+    assert not is_better(validation(30.9, 1.0), best)
+    assert is_better(validation(31.0, 1.9), best)
+    assert not is_better(validation(31.0, 2.0), best)
+    assert not is_better(validation(31.0, None), best)
+    assert not is_better(validation(31.1, 2.1), best, by_loss=True)
+    assert is_better(validation(30.9, 1.9), best, by_loss=True)
 
 
 def test_where_lines_are_too_short_for_bleu_the_loss_chooses_the_best_checkpoint(
@@ -194,18 +194,34 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(
 
 
 def test_pairs_longer_than_a_row_are_left_out_and_said(
-    train_small: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str], reversals: Path
+    train_small: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rich.console import Console
-
-    from dragoman.recipe import read_recipe
-    from dragoman.training.run import run_training
-    from tests.training.conftest import MINUSCULE
-
-    recipe = read_recipe("tiny", [*MINUSCULE, "training.row_length=8", "training.steps=2"])
-    console = Console(stderr=True, width=200)
-    run_training(recipe, reversals / "data", tmp_path / "run", torch.device("cpu"), console)
+    train_small(tmp_path / "run", "training.row_length=8", "training.steps=2")
     assert "pairs are longer than a row, 8 source and 8 target positions, and are left out" in capsys.readouterr().err
+
+
+def warnings(run: Path) -> list[tuple[int, str]]:
+    return [(event["step"], event["text"]) for event in read_journal(run) if event["event"] == "warning"]
+
+
+def test_a_run_that_ends_inside_its_warm_up_says_so(
+    train_small: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cold = "3 steps end inside the warm-up of 5, before the learning rate reaches its peak; "
+    train_small(tmp_path / "steps", "training.steps=3")
+    assert [(step, text.startswith(cold)) for step, text in warnings(tmp_path / "steps")] == [(0, True), (3, True)]
+    assert capsys.readouterr().err.count(f"warning: {cold}") == 2
+    # How many steps minutes and epochs hold is known at the end.
+    for budget in ("training.minutes=0.0001", "training.epochs=1"):
+        train_small(tmp_path / budget, budget, "training.warmup=100000")
+        (step, text) = warnings(tmp_path / budget)[0]
+        assert len(warnings(tmp_path / budget)) == 1
+        assert text.startswith(f"{step:,} steps end inside the warm-up of 100,000, ")
+
+
+def test_a_run_that_reaches_its_peak_is_not_warned_of(train_small: Train, tmp_path: Path) -> None:
+    train_small(tmp_path / "warm", "training.steps=5")
+    assert warnings(tmp_path / "warm") == []
 
 
 def test_a_run_folder_is_locked_while_a_run_uses_it(train_small: Train, tmp_path: Path) -> None:
