@@ -5,7 +5,7 @@ Axes: B sentences, W beam width, N = B*W hypotheses (sentence-major), V vocabula
 E hypotheses kept that have ended, A candidates of a step.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,8 +65,12 @@ def search(
     extra: int,
     n_best: int = 1,
     prefixes: Sequence[Sequence[int]] | None = None,
+    watch: Callable[[Tensor, Tensor], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The n best translations of each sentence, best first, at most `extra` pieces longer than their source."""
+    """The n best translations of each sentence, best first, at most `extra` pieces longer than their source.
+
+    Who watches is told after each step which hypotheses live, BOS first, and their log-probabilities.
+    """
     ensemble = Ensemble.start(models, source, beam)
     forced = forced_pieces(prefixes, source)
     beams = _Beams.start(output_limits(models, source, extra, forced), beam, n_best, forced)
@@ -82,6 +86,8 @@ def search(
         # (3) Those that end here compete with those that have ended; the best of the others live on.
         beams.finish(best, rows, pieces, alpha)
         chosen = beams.live_on(best, rows, pieces)
+        if watch is not None:
+            watch(beams.tokens, beams.live)
         # (4) Sentences that cannot improve leave.
         if beams.tokens.shape[1] % patience == 0:
             done = beams.done(alpha)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from dragoman.batch import Batch
 from dragoman.models.attention import KeysValues, MultiHeadAttention, attention_weights
@@ -44,6 +44,8 @@ def find_attentions(model: Model, kind: Literal["cross", "encoder", "decoder"]) 
     A decoder-only model has one stack, which stands for its encoder.
     """
     layers = getattr(model, "decoder" if kind != "encoder" else "layers" if hasattr(model, "layers") else "encoder", [])
+    if not isinstance(layers, nn.ModuleList):
+        return []
     found = [getattr(layer, "cross_attention" if kind == "cross" else "self_attention", None) for layer in layers]
     return [each for each in found if isinstance(each, MultiHeadAttention)]
 

@@ -91,6 +91,8 @@ class Server:
             Way("/suggest", "POST", self._suggest),
             Way("/score", "POST", self._score),
             Way("/attention", "POST", self._attention),
+            Way("/inside", "POST", self._inside),
+            Way("/positions", "POST", self._positions),
             Way("/metrics", "GET", self._metrics),
             Way("/download_file/{name}", "GET", self._download_file, is_open=True),  # nobody guesses the name
             Way("/languages", "GET", self._languages, is_open=True),
@@ -129,6 +131,12 @@ class Server:
     async def _attention(self, request: Request, fields: Fields) -> Response:
         return _json(await self.desk.attention(fields))
 
+    async def _inside(self, request: Request, fields: Fields) -> Response:
+        return _json(await self.desk.inside(fields))
+
+    async def _positions(self, request: Request, fields: Fields) -> Response:
+        return _json(await self.desk.positions(fields))
+
     async def _metrics(self, request: Request, fields: Fields) -> Response:
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -152,6 +160,7 @@ class Server:
         return _json(
             {
                 "apiKeys": self.keys is not None,
+                "alternatives": self.limits.alternatives,
                 "charLimit": self.limits.characters,
                 "filesTranslation": True,
                 "frontendTimeout": FRONTEND_TIMEOUT,

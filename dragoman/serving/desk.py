@@ -21,6 +21,7 @@ from dragoman.serving.fields import (
     read_texts,
 )
 from dragoman.serving.files import FORMATS, Files
+from dragoman.serving.inside import MOST_POSITIONS, Compare, Inside, Place, Watch
 from dragoman.serving.languages import Languages, outward_code
 from dragoman.serving.limits import Limits
 from dragoman.serving.metrics import Metrics
@@ -49,6 +50,13 @@ class Told:
     def score(self) -> float:
         """The mean of its sentences' scores."""
         return sum(answer.score for answer in self.answers) / max(1, len(self.answers))
+
+    @property
+    def sentences(self) -> list[Json]:
+        """Where each sentence and its translation stand, as spans of characters."""
+        sides = self.document.sentences, [answer.texts[0] for answer in self.answers]
+        spans = (self.document.spans(side) for side in sides)
+        return [{"source": source, "target": target} for source, target in zip(*spans, strict=True)]
 
     @property
     def warnings(self) -> list[str]:
@@ -84,6 +92,10 @@ class Desk:
             if format == "html":
                 raise RequestError(400, "Invalid request: alignment is of plain text")
             answer["alignment"] = await self._align(pair, told)
+        if read_flag(fields, "sentences"):
+            if format == "html":
+                raise RequestError(400, "Invalid request: sentences are of plain text")
+            answer["sentences"] = [each.sentences for each in told]
         if any(each.warnings for each in told):
             answer["warnings"] = [each.warnings for each in told]
             self.metrics.warnings.inc(sum(bool(each.warnings) for each in told))
@@ -132,18 +144,42 @@ class Desk:
 
     async def attention(self, fields: Fields) -> Json:
         """`/attention`: every head of one layer and kind, of a translation that is given or our own."""
-        text = check_length(read_text(fields, "q"), self.limits)
         kind = read_kind(fields)
         layer = read_integer({"layer": fields.get("layer", 0)}, "layer")
+        head = None if fields.get("head") is None else read_integer(fields, "head")
+        pair, item = await self._one_pair(fields)
+        maps: Maps
+        (maps,) = await self._ask_of_pairs(Look(pair, kind, layer), [item])
+        answer = {"translatedText": item[1], "kind": kind, "layer": layer, **maps._asdict()}
+        if head is not None:
+            (inside,) = await self._ask_of_pairs(Compare(pair, kind, layer, head), [item])
+            answer["head"] = {"number": head, **inside._asdict()}
+        return answer
+
+    async def inside(self, fields: Fields) -> Json:
+        """`/inside`: how one translation was written, piece by piece, and which attentions the model has."""
+        pair, item = await self._one_pair(fields)
+        inside: Inside
+        (inside,) = await self._ask_of_pairs(Watch(pair), [item])
+        return {"translatedText": item[1], **inside}
+
+    async def positions(self, fields: Fields) -> Json:
+        """`/positions`: what a model adds to the first embeddings to say where they stand."""
+        length = read_integer({"length": fields.get("length", MOST_POSITIONS)}, "length")
+        if not 1 <= length <= MOST_POSITIONS:
+            raise RequestError(400, f"Invalid request: length parameter must be from 1 to {MOST_POSITIONS}")
+        pair, _ = read_pair(fields, self.languages, "")
+        (places,) = await self.batcher.ask(Place(pair), [length], [1], self.limits.seconds)
+        return places
+
+    async def _one_pair(self, fields: Fields) -> tuple[Pair, tuple[str, str]]:
+        """A text and its translation, which is given or our own."""
+        text = check_length(read_text(fields, "q"), self.limits)
         pair, _ = read_pair(fields, self.languages, text)
         if fields.get("translation"):
-            translation = check_length(read_text(fields, "translation"), self.limits)
-        else:
-            (answer,) = await self._ask(Translate(pair, 1), [text], self.limits.seconds)
-            translation = answer.texts[0]
-        maps: Maps
-        (maps,) = await self._ask_of_pairs(Look(pair, kind, layer), [(text, translation)])
-        return {"translatedText": translation, "kind": kind, "layer": layer, **maps._asdict()}
+            return pair, (text, check_length(read_text(fields, "translation"), self.limits))
+        (answer,) = await self._ask(Translate(pair, 1), [text], self.limits.seconds)
+        return pair, (text, answer.texts[0])
 
     async def _tell(self, texts: Sequence[str], format: Format, task: Translate, seconds: float) -> list[Told]:
         if sum(map(len, texts)) > MUCH_TEXT:

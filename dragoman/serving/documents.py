@@ -54,6 +54,10 @@ class Document:
             position += len(kept) + len(sentence)
         return starts
 
+    def spans(self, sentences: Sequence[str]) -> list[tuple[int, int]]:
+        """Where each of these begins and ends."""
+        return [(start, start + len(each)) for start, each in zip(self.starts(sentences), sentences, strict=True)]
+
     def best(self, answers: Sequence[Answer]) -> str:
         """Its translation."""
         return self.joined([answer.texts[0] for answer in answers])

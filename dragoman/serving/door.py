@@ -24,11 +24,14 @@ T = TypeVar("T")
 
 log = logging.getLogger("dragoman.requests")
 
-# Scripts, styles and requests of our own alone; nobody may frame us.
+# Scripts, styles and requests of our own alone, and no script may write HTML; nobody may frame us. Whoever keeps a copy
+# asks whether it is still ours.
 HEADERS = {
+    "Cache-Control": "no-cache",
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",

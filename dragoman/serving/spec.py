@@ -4,6 +4,7 @@ import html
 from typing import Any
 
 from dragoman import __version__
+from dragoman.serving.inside import MOST_POSITIONS
 from dragoman.serving.languages import Languages, outward_code
 from dragoman.serving.limits import Limits
 
@@ -16,6 +17,7 @@ STRINGS: Schema = {"type": "array", "items": TEXT}
 FLAG: Schema = {"type": "boolean", "default": False}
 DETECTION: Schema = {"type": "object", "properties": {"confidence": NUMBER, "language": TEXT}}
 ERROR: Schema = {"type": "object", "required": ["error"], "properties": {"error": TEXT}}
+ASKED = ["q", "source", "target"]
 REFUSALS = {
     400: "something is missing or wrong",
     403: "wrong API key, or not on this server",
@@ -36,13 +38,21 @@ def describe(languages: Languages, limits: Limits, wants_key: bool) -> Schema:
         "api_key": {"type": "string", "description": "needed" if wants_key else "not needed"},
     }
     text = {"type": "string", "minLength": 1, "maxLength": limits.characters}
+    return {
+        "openapi": "3.0.3",
+        "info": {"title": "dragoman", "version": __version__, "description": "LibreTranslate's contract and more."},
+        "paths": _translating(pair, text, limits) | _looking(pair, text) | _asking(),
+    }
+
+
+def _translating(pair: Schema, text: Schema, limits: Limits) -> Schema:
+    """Texts and files."""
     texts = {"oneOf": [text, {"type": "array", "minItems": 1, "maxItems": limits.texts, "items": text}]}
     each = {"oneOf": [TEXT, STRINGS]}
     format = {"type": "string", "enum": ["text", "html"], "default": "text"}
     alternatives = {"type": "integer", "minimum": 0, "maximum": limits.alternatives, "default": 0}
-    kind = {"type": "string", "enum": ["encoder", "decoder", "cross"], "default": "cross"}
-    translate = {"q": texts, **pair, "format": format, "alternatives": alternatives, "scores": FLAG, "alignment": FLAG}
-    attention = {"q": text, **pair, "translation": text, "kind": kind, "layer": {**WHOLE, "minimum": 0, "default": 0}}
+    extras = {"scores": FLAG, "alignment": FLAG, "sentences": FLAG}
+    translate = {"q": texts, **pair, "format": format, "alternatives": alternatives, **extras}
     file = {"file": {"type": "string", "format": "binary", "description": ".txt or .html"}, **pair}
     found = {
         "translatedText": each,
@@ -50,38 +60,60 @@ def describe(languages: Languages, limits: Limits, wants_key: bool) -> Schema:
         "alternatives": {},
         "scores": {},
         "alignment": {},
+        "sentences": {},
         "warnings": {},
     }
-    asked = ["q", "source", "target"]
-    language = {"type": "object", "properties": {"code": TEXT, "name": TEXT, "targets": STRINGS}}
-    maps = {"translatedText": TEXT, "queries": STRINGS, "keys": STRINGS, "weights": {"type": "array"}}
-    languages_ = [_query("lang", "in which language to name them")]
     name = {"name": "name", "in": "path", "required": True, "schema": TEXT}
     return {
-        "openapi": "3.0.3",
-        "info": {"title": "dragoman", "version": __version__, "description": "LibreTranslate's contract and more."},
-        "paths": {
-            "/translate": _post("Translate a text or several.", translate, asked, _object(found)),
-            "/detect": _post("Which language a text is in.", {"q": text}, ["q"], {"type": "array", "items": DETECTION}),
-            "/translate_file": _post(
-                "Translate a file.", file, ["file", *asked[1:]], _object({"translatedFileUrl": TEXT}), is_file=True,
-            ),
-            "/download_file/{name}": _get("A translated file.", None, [name], 404),
-            "/score": _post(
-                "How likely the model finds a translation.", {"q": texts, **pair, "translation": texts},
-                [*asked, "translation"], _object({"scores": {}, "logProbabilities": {}, "pieces": {}}),
-            ),
-            "/attention": _post("What every head of a layer looked at.", attention, asked, _object(maps)),
-            "/languages": _get("The languages.", {"type": "array", "items": language}, languages_),
-            "/frontend/settings": _get("What a front end should know.", _object({"charLimit": WHOLE})),
-            "/health": _get("Whether it runs, and with which models.", _object({"status": TEXT})),
-            "/health/live": _get("Whether the models' thread works.", _object({"status": TEXT}), [], 503),
-            "/health/ready": _get("Whether it takes requests.", _object({"status": TEXT}), [], 503),
-            "/metrics": _get("Counters for Prometheus.", None, [_query("api_key", "where one is needed")], 400, 403),
-            "/spec": _get("This document.", _object({})),
-            "/docs": _get("This document, for people.", None),
-        },
+        "/translate": _post("Translate a text or several.", translate, ASKED, _object(found)),
+        "/detect": _post("Which language a text is in.", {"q": text}, ["q"], {"type": "array", "items": DETECTION}),
+        "/translate_file": _post(
+            "Translate a file.", file, ["file", *ASKED[1:]], _object({"translatedFileUrl": TEXT}), is_file=True,
+        ),
+        "/download_file/{name}": _get("A translated file.", None, [name], 404),
+        "/score": _post(
+            "How likely the model finds a translation.", {"q": texts, **pair, "translation": texts},
+            [*ASKED, "translation"], _object({"scores": {}, "logProbabilities": {}, "pieces": {}}),
+        ),
     }  # fmt: skip
+
+
+def _looking(pair: Schema, text: Schema) -> Schema:
+    """The inside of a translation."""
+    inside = {"q": text, **pair, "translation": text}
+    kind = {"type": "string", "enum": ["encoder", "decoder", "cross"], "default": "cross"}
+    counted = {**WHOLE, "minimum": 0}
+    head = {**counted, "description": "adds this head's queries, keys and scores before the softmax"}
+    attention = {**inside, "kind": kind, "layer": {**counted, "default": 0}, "head": head}
+    length = {**WHOLE, "minimum": 1, "maximum": MOST_POSITIONS, "default": MOST_POSITIONS}
+    maps = {"translatedText": TEXT, "queries": STRINGS, "keys": STRINGS, "weights": {"type": "array"}}
+    return {
+        "/attention": _post("What every head of a layer looked at.", attention, ASKED, _object(maps)),
+        "/inside": _post(
+            "How a translation was written, piece by piece, and which attentions there are.", inside, ASKED,
+            _object({"translatedText": TEXT, "steps": {"type": "array"}, "beam": _object({})}),
+        ),
+        "/positions": _post(
+            "What is added to the first embeddings to say where they stand.", {**pair, "length": length}, ASKED[1:],
+            _object({"kind": TEXT, "table": {"type": "array"}}),
+        ),
+    }  # fmt: skip
+
+
+def _asking() -> Schema:
+    """The server itself."""
+    language = {"type": "object", "properties": {"code": TEXT, "name": TEXT, "targets": STRINGS}}
+    locale = [_query("lang", "in which language to name them")]
+    return {
+        "/languages": _get("The languages.", {"type": "array", "items": language}, locale),
+        "/frontend/settings": _get("What a front end should know.", _object({"charLimit": WHOLE})),
+        "/health": _get("Whether it runs, and with which models.", _object({"status": TEXT})),
+        "/health/live": _get("Whether the models' thread works.", _object({"status": TEXT}), [], 503),
+        "/health/ready": _get("Whether it takes requests.", _object({"status": TEXT}), [], 503),
+        "/metrics": _get("Counters for Prometheus.", None, [_query("api_key", "where one is needed")], 400, 403),
+        "/spec": _get("This document.", _object({})),
+        "/docs": _get("This document, for people.", None),
+    }
 
 
 def render_docs(spec: Schema) -> str:

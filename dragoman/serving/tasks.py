@@ -138,16 +138,16 @@ def align(translator: Translator, source: str, target: str) -> list[Link]:
     if not cross.numel():
         raise DataError("alignment", "this model does not look at its source")
     weights = cross.mean((0, 1))
-    sources = _pieces_of_words(translator.source_vocabulary, source_ids, source)
+    sources = pieces_of_words(translator.source_vocabulary, source_ids, source)
     links = []
-    for span, pieces in _pieces_of_words(translator.target_vocabulary, target_ids, target):
+    for span, pieces in pieces_of_words(translator.target_vocabulary, target_ids, target):
         shares = [(float(weights[pieces][:, keys].sum() / len(pieces)), where) for where, keys in sources]
         weight, where = max(shares)
         links.append(Link(where, span, round(weight, 4)))
     return links
 
 
-def _pieces_of_words(vocabulary: Vocabulary, ids: list[int], text: str) -> list[tuple[tuple[int, int], list[int]]]:
+def pieces_of_words(vocabulary: Vocabulary, ids: list[int], text: str) -> list[tuple[tuple[int, int], list[int]]]:
     """The span of each word and the pieces that touch it; a piece ends where the text of all up to it does."""
     # Half a character, spelled in bytes, is read as a sign of its own: it counts with the piece that completes it.
     ends = [len(each.rstrip("\ufffd")) for each in vocabulary.decode([ids[: n + 1] for n in range(len(ids))])]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from dragoman.decoding.steps import SHOWN, show_steps
+from dragoman.batch import EOS
+from dragoman.decoding.steps import SHOWN, follow_choices, show_steps, watch_beam
 from dragoman.decoding.translator import Translator
 from dragoman.models.transformer import Transformer, TransformerConfig
 from dragoman.recipe import DecodingConfig
@@ -75,6 +76,29 @@ def test_shares_are_the_model_s_own(translator: Translator) -> None:
         product *= candidates[0][1]
     # Shares are rounded to three places: each of the nine may be off by 0.0005 of at least 0.5, in all by 1 %.
     assert product == pytest.approx(torch.tensor(total).exp().item(), rel=0.01)
+
+
+def test_a_translation_that_is_given_is_stepped_through(translator: Translator) -> None:
+    ids, forced = translator.encode(["1234567"])[0], translator.target_vocabulary.encode(["7 1"])[0]
+    steps = follow_choices(translator, ids, forced)
+    assert [step.written for step in steps] == [forced[:n] for n in range(len(forced) + 1)]
+    assert [step.chosen.id for step in steps] == [*forced, EOS]
+    product = torch.tensor([step.chosen.probability for step in steps]).log().sum()
+    assert product.item() == pytest.approx(translator.score(["1234567"], ["7 1"])[0].log_probability, rel=1e-4)
+
+
+def test_the_beam_that_is_watched_is_the_search_s(translator: Translator) -> None:
+    (best,) = translator.translate(["1234567"])
+    steps, found = watch_beam(translator, translator.encode(["1234567"])[0])
+    assert translator.target_vocabulary.decode([found[0].ids])[0] == best.text
+    assert found[0].score == pytest.approx(best.score, rel=1e-5)
+    for number, step in enumerate(steps, start=1):
+        assert {len(each.ids) for each in step} <= {number}
+        shares = [each.log_probability for each in step]
+        assert shares == sorted(shares, reverse=True)
+        assert len(step) <= translator.decoding.beam
+    for number in range(1, len(found[0].ids) + 1):
+        assert found[0].ids[:number] in [each.ids for each in steps[number - 1]]
 
 
 def test_what_was_looked_at_is_what_attention_says(translator: Translator) -> None:

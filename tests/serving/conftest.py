@@ -39,13 +39,13 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def serving(model: Path, log: Path, *words: str) -> Iterator[Running]:
+def serving(model: Path | str, log: Path, *words: str) -> Iterator[Running]:
     command = [sys.executable, "-m", "dragoman.cli", "serve", str(model), "--port", "0", *words]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr, env=environment) as process:
         try:
             deadline = time.monotonic() + SECONDS
-            while not (found := re.search(r"serving \S+ on (http://\S+)", log.read_text())):
+            while not (found := re.search(r"serving .+ on (http://\S+)", log.read_text())):
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, "the server does not begin"
                 time.sleep(0.05)

@@ -1,14 +1,18 @@
 """LibreTranslate's contract: what its clients send and expect, against a real process."""
 
 import json
+import math
+import re
 import shlex
 import subprocess
 
 import httpx
 import pytest
+import torch
 from libretranslatepy import LibreTranslateAPI
 
 from dragoman.decoding.translator import Translator
+from dragoman.models.positions import sinusoids
 from tests.serving.conftest import Running
 
 EN_DE = {"source": "en", "target": "de"}
@@ -157,6 +161,7 @@ def test_detection_tells_what_it_knows(client: httpx.Client) -> None:
 def test_a_front_end_is_told_what_it_needs(client: httpx.Client) -> None:
     settings = client.get("/frontend/settings").json()
     assert settings == {
+        "alternatives": 10,
         "apiKeys": False,
         "charLimit": 10_000,
         "filesTranslation": True,
@@ -242,14 +247,82 @@ def test_attention_is_that_of_one_layer(client: httpx.Client, text: str, kind: s
     assert "this model has 2 of kind" in refused.json()["error"]
 
 
+def test_a_heads_queries_and_keys_make_its_scores_and_these_its_weights(client: httpx.Client, text: str) -> None:
+    for kind in ("encoder", "decoder", "cross"):
+        fields = {"q": text, **EN_DE, "kind": kind, "layer": 1, "head": 2}
+        found = client.post("/attention", json=fields).json()
+        head = {name: torch.tensor(found["head"][name]) for name in ("queries", "keys", "scores")}
+        channels = head["queries"].shape[1]
+        assert head["queries"].shape == (len(found["queries"]), channels)
+        assert torch.allclose(head["queries"] @ head["keys"].T / channels**0.5, head["scores"], atol=5e-3)
+        seen = torch.tensor(found["weights"][2])
+        scores = head["scores"].masked_fill(seen == 0, -torch.inf) if kind == "decoder" else head["scores"]
+        assert torch.allclose(scores.softmax(-1), seen, atol=1e-3)
+        refused = client.post("/attention", json=fields | {"head": 4})
+        assert (refused.status_code, "there are no queries and keys" in refused.json()["error"]) == (400, True)
+
+
+def test_the_inside_of_a_translation_is_what_wrote_it(client: httpx.Client, text: str) -> None:
+    found = client.post("/inside", json={"q": text, **EN_DE}).json()
+    scored = client.post("/score", json={"q": text, "translation": found["translatedText"], **EN_DE}).json()
+    assert found["attention"] == {kind: {"layers": 2, "heads": 4} for kind in ("encoder", "decoder", "cross")}
+    pieces = found["target"]["pieces"]
+    assert [step["chosen"]["piece"] for step in found["steps"]] == pieces
+    assert len(pieces) == scored["pieces"]
+    total = sum(math.log(step["chosen"]["probability"]) for step in found["steps"])
+    assert total == pytest.approx(scored["logProbabilities"], abs=2e-2)
+    for step in found["steps"]:
+        shares = [each["probability"] for each in step["candidates"]]
+        assert len(shares) == 5
+        assert shares == sorted(shares, reverse=True)
+    assert [len(step["text"]) for step in found["steps"][1:]] == sorted(
+        len(step["text"]) for step in found["steps"][1:]
+    )
+    assert found["beam"]["ended"][0]["text"] == found["translatedText"]
+    assert found["beam"]["ended"][0]["score"] == pytest.approx(scored["scores"], abs=1e-3)
+    assert [any(each["isShown"] for each in step) for step in found["beam"]["living"][: len(pieces) - 1]]
+    (word,) = found["source"]["words"]
+    assert word["text"] == text
+    assert "".join(found["source"]["pieces"][n] for n in word["pieces"]).lstrip("▁") == text
+
+
+def test_a_translation_that_is_given_is_looked_into(client: httpx.Client, text: str) -> None:
+    found = client.post("/inside", json={"q": text, **EN_DE, "translation": "7"}).json()
+    assert found["translatedText"] == "7"
+    assert [step["chosen"]["piece"] for step in found["steps"]] == found["target"]["pieces"]
+    assert found["beam"]["ended"][0]["text"] != "7"
+
+
+def test_positions_are_those_of_the_paper(client: httpx.Client) -> None:
+    found = client.post("/positions", json={**EN_DE, "length": 7}).json()
+    assert found["kind"] == "sinusoidal"
+    assert torch.allclose(torch.tensor(found["table"]), sinusoids(7, 64), atol=1e-4)
+    for length in (0, 129, "x"):
+        assert client.post("/positions", json={**EN_DE, "length": length}).status_code == 400
+
+
+def test_sentences_are_told_apart(client: httpx.Client, text: str) -> None:
+    fields = {"q": f" {text}.\n\n{text} \U0001f600 {text}", **EN_DE, "sentences": True}
+    answer = client.post("/translate", json=fields).json()
+    spans = answer["sentences"]
+    assert [fields["q"][slice(*each["source"])] for each in spans] == [f"{text}.", f"{text} \U0001f600 {text}"]
+    assert answer["translatedText"][: spans[0]["target"][0]] == " "
+    assert answer["translatedText"][spans[0]["target"][1] : spans[1]["target"][0]] == "\n\n"
+    assert client.post("/translate", json=fields | {"format": "html"}).status_code == 400
+
+
 def test_the_documents_need_no_network(client: httpx.Client) -> None:
     docs = client.get("/docs")
     assert "POST /translate" in docs.text
     for page in (docs, client.get("/")):
         assert page.headers["content-type"].startswith("text/html")
         assert "://" not in page.text
-        assert "<script" not in page.text
+        assert all("src=" in script for script in re.findall(r"<script[^>]*>", page.text))
         assert "style=" not in page.text
-    assert client.get("/page/plain.css").status_code == 200
+        assert not re.search(r"\son\w+=", page.text)
+    for name, kind in (("plain.css", "text/css"), ("main.js", "javascript"), ("icon.svg", "image/svg+xml")):
+        file = client.get(f"/page/{name}")
+        assert kind in file.headers["content-type"]
+        assert file.headers["cache-control"] == "no-cache"
     assert client.get("/page/../app.py").status_code == 404
     assert client.get("/spec").json()["openapi"].startswith("3.")

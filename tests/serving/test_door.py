@@ -26,7 +26,8 @@ def test_with_keys_everything_wants_one_but_what_is_open(new_server: NewServer) 
     async def work() -> None:
         server = new_server(keys=Keys(["another", SECRET]))
         async with inside(server) as client:
-            for path in ("/translate", "/detect", "/score", "/attention", "/translate_file", "/suggest"):
+            closed = ("/translate", "/detect", "/score", "/attention", "/inside", "/positions", "/translate_file")
+            for path in (*closed, "/suggest"):
                 refused = await client.post(path, json=FIELDS)
                 assert refused.status_code == 400
                 assert refused.json() == {"error": "Please contact the server operator to get an API key"}
@@ -108,6 +109,7 @@ def test_every_answer_keeps_a_browser_safe(new_server: NewServer) -> None:
                 policy = answer.headers["content-security-policy"]
                 assert "default-src 'none'" in policy
                 assert "unsafe" not in policy
+                assert "require-trusted-types-for" in policy
                 assert answer.headers["x-content-type-options"] == "nosniff"
                 assert answer.headers["x-request-id"]
                 assert not [name for name in answer.headers if name.startswith("access-control")]

@@ -51,9 +51,9 @@ def is_error(answer: httpx.Response) -> bool:
 
 @pytest.mark.parametrize("body", MALFORMED, ids=range(len(MALFORMED)))
 def test_what_is_no_request_is_refused_in_json(client: httpx.Client, body: bytes) -> None:
-    for path in ("/translate", "/detect", "/score", "/attention", "/translate_file"):
+    for path in ("/translate", "/detect", "/score", "/attention", "/inside", "/positions", "/translate_file"):
         answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
-        if path in ("/detect", "/attention") and answer.status_code == 200:
+        if path in ("/detect", "/attention", "/inside", "/positions") and answer.status_code == 200:
             continue  # what is wrong is no field of theirs
         assert is_error(answer), (path, answer.text)
 
