@@ -234,7 +234,7 @@ def test_a_file_that_is_not_there_is_answered_with_the_nearest(words: str, call:
         ("prepare --source train.en --out new", "--target"),
         ("demo --minutes 0 --out new", "--minutes"),
         ("train tiny --out new", "--data"),
-        ("translate", "model"),
+        ("evaluate --target test.de", "model"),
         ("transalte run", "transalte"),
     ],
 )
