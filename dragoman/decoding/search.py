@@ -21,6 +21,8 @@ NEVER = slice(PAD, EOS)  # PAD, UNK and BOS are never written; a list would be s
 # Steps between two questions who is done: on a GPU each makes the processor wait, and who is done loses nothing by
 # going on for a while.
 STEPS_BETWEEN_QUESTIONS = {"cuda": 8}
+ROWS_AT_ONCE = 32  # whose log-probabilities a CPU's cache holds
+STRETCH = 64  # columns of which only the largest is looked at first
 
 
 class Hypothesis(NamedTuple):
@@ -71,9 +73,10 @@ def search(
 
     Who watches is told after each step which hypotheses live, BOS first, and their log-probabilities.
     """
-    ensemble = Ensemble.start(models, source, beam)
+    # The hypotheses of a sentence begin alike, so there is one of each to begin with.
+    ensemble = Ensemble.start(models, source, 1)
     forced = forced_pieces(prefixes, source)
-    beams = _Beams.start(output_limits(models, source, extra, forced), beam, n_best, forced)
+    beams = _Beams.start(output_limits(models, source, extra, forced), n_best, forced)
     results: list[list[Hypothesis]] = [[] for _ in source.ids]
     patience = STEPS_BETWEEN_QUESTIONS.get(source.ids.device.type, 1)
     while len(beams.sentences):
@@ -85,7 +88,7 @@ def search(
         best, rows, pieces = beams.candidates(log_probabilities, 2 * beam if beam > 1 else 1)
         # (3) Those that end here compete with those that have ended; the best of the others live on.
         beams.finish(best, rows, pieces, alpha)
-        chosen = beams.live_on(best, rows, pieces)
+        chosen = beams.live_on(best, rows, pieces, beam)
         if watch is not None:
             watch(beams.tokens, beams.live)
         # (4) Sentences that cannot improve leave.
@@ -95,7 +98,7 @@ def search(
                 results[number] = found
             kept = (~done).nonzero()[:, 0]
             if len(kept) < len(done):
-                chosen = chosen.view(-1, beam)[kept].flatten()  # following also leaves behind the rows of those done
+                chosen = chosen.view(len(done), -1)[kept].flatten()  # following leaves behind those done too
                 beams.keep(kept)
                 ensemble.keep(kept)
         ensemble.follow(chosen)
@@ -122,7 +125,7 @@ class Ensemble:
         together = []
         for number, model in enumerate(self.models):
             logits, self.states[number] = model.step(tokens, self.states[number], self.memories[number])
-            together.append(logits.float().log_softmax(-1))
+            together.append(log_softmax(logits))
         return average(together)
 
     def follow(self, rows: Int[Tensor, " N"]) -> None:
@@ -132,6 +135,30 @@ class Ensemble:
     def keep(self, sentences: Int[Tensor, " B"]) -> None:
         """Forget the sentences that are done."""
         self.memories = [memory.rows(sentences) for memory in self.memories]
+
+
+def log_softmax(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+    """In single precision; some rows at a time, so that a CPU's cache holds them."""
+    found = logits.new_empty(logits.shape, dtype=torch.float32)
+    at_once = ROWS_AT_ONCE if logits.device.type == "cpu" else max(1, len(logits))
+    for first in range(0, len(logits), at_once):
+        rows = slice(first, first + at_once)
+        torch.log_softmax(logits[rows].float(), -1, out=found[rows])
+    return found
+
+
+def largest(values: Float[Tensor, "N V"], count: int) -> tuple[Float[Tensor, "N K"], Int[Tensor, "N K"]]:
+    """What `topk` finds: none of them is outside of the stretches with the largest peaks and what is left behind."""
+    stretches = values.shape[1] // STRETCH
+    if stretches <= count:
+        return values.topk(count)
+    end = stretches * STRETCH
+    peaks = values[:, :end].reshape(-1, stretches, STRETCH).amax(-1)
+    inside = torch.arange(STRETCH, device=values.device) + STRETCH * peaks.topk(count).indices[:, :, None]
+    behind = torch.arange(end, values.shape[1], device=values.device).expand(len(values), -1)
+    columns = torch.cat((inside.flatten(1), behind), dim=1)
+    best, chosen = values.gather(1, columns).topk(count)
+    return best, columns.gather(1, chosen)
 
 
 def average(log_probabilities: list[Tensor]) -> Tensor:
@@ -158,18 +185,16 @@ class _Beams:
     finished_tokens: Int[Tensor, "B E T"]  # theirs, PAD behind EOS
 
     @classmethod
-    def start(cls, limits: Int[Tensor, " B"], beam: int, n_best: int, forced: Int[Tensor, "B P"]) -> "_Beams":
+    def start(cls, limits: Int[Tensor, " B"], n_best: int, forced: Int[Tensor, "B P"]) -> "_Beams":
         sentences = len(limits)
         device = limits.device
-        live = torch.full((sentences, beam), -torch.inf, device=device)
-        live[:, 0] = 0.0  # the hypotheses of a sentence begin alike: let only one of them count
         return cls(
             torch.arange(sentences, device=device),
             limits,
             int(limits.min()) if sentences else 0,
             forced,
-            torch.full((sentences * beam, 1), BOS, device=device),
-            live,
+            torch.full((sentences, 1), BOS, device=device),
+            torch.zeros((sentences, 1), device=device),
             torch.full((sentences, n_best), -torch.inf, device=device),
             torch.full((sentences, n_best, 1), PAD, device=device),
         )
@@ -193,7 +218,7 @@ class _Beams:
     ) -> tuple[Float[Tensor, "B A"], Int[Tensor, "B A"], Int[Tensor, "B A"]]:
         """The likeliest continuations of each sentence: their log-probabilities, the beam they continue, the piece."""
         # None of them is missing among as many of each hypothesis: so nothing as large as the vocabulary is added up.
-        each, pieces = log_probabilities.topk(min(count, log_probabilities.shape[1]))
+        each, pieces = largest(log_probabilities, min(count, log_probabilities.shape[1]))
         totals = (self.live[:, :, None] + each.view(*self.live.shape, -1)).flatten(1)
         best, chosen = totals.topk(min(count, totals.shape[1]))
         return best, chosen // each.shape[1], pieces.view(totals.shape).gather(1, chosen)
@@ -210,14 +235,15 @@ class _Beams:
         self.finished_tokens = torch.cat((earlier, ended), dim=1).gather(1, order[:, :, None].expand(-1, -1, length))
 
     def live_on(
-        self, best: Float[Tensor, "B A"], rows: Int[Tensor, "B A"], pieces: Int[Tensor, "B A"]
+        self, best: Float[Tensor, "B A"], rows: Int[Tensor, "B A"], pieces: Int[Tensor, "B A"], beam: int
     ) -> Int[Tensor, " N"]:
-        """Write the best pieces that are not EOS; return the rows they were written behind."""
-        beam = self.live.shape[1]
-        self.live, order = best.masked_fill(pieces == EOS, -torch.inf).topk(beam)
+        """Write the best pieces that are not EOS, at most a beam of them; return the rows they were written behind."""
+        first_rows = torch.arange(len(rows), device=rows.device)[:, None] * self.live.shape[1]
+        live, order = best.masked_fill(pieces == EOS, -torch.inf).topk(min(beam, best.shape[1]))
         rows, pieces = rows.gather(1, order), pieces.gather(1, order)
         self.tokens = torch.cat((self._written(rows), pieces[:, :, None]), dim=2).flatten(0, 1)
-        return (torch.arange(len(rows), device=rows.device)[:, None] * beam + rows).flatten()
+        self.live = live
+        return (first_rows + rows).flatten()
 
     def done(self, alpha: float) -> Bool[Tensor, " B"]:
         """Log P only falls, so a live hypothesis can reach at best its log P over the penalty of the longest."""
@@ -228,8 +254,7 @@ class _Beams:
 
     def keep(self, kept: Int[Tensor, " B"]) -> None:
         """Forget the sentences that are done."""
-        beam = self.live.shape[1]
-        self.tokens = self.tokens.view(-1, beam, self.tokens.shape[1])[kept].flatten(0, 1)
+        self.tokens = self.tokens.view(*self.live.shape, -1)[kept].flatten(0, 1)
         for name in ("sentences", "limits", "prefixes", "live", "finished", "finished_tokens"):
             setattr(self, name, getattr(self, name)[kept])
 

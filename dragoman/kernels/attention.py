@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from dragoman.kernels import is_half_on_gpu
 
 NONE = 1 << 30  # stands for the segment of an empty position, behind all others
 CHANNELS = (16, 32, 64, 128)  # what the kernel's tiles fit
-FEWEST_QUERIES = 16  # a decoding step has fewer, and torch's own kernel is good at that
+FEWEST_QUERIES = 16  # a decoding step has fewer, which our kernel's tiles would not fill
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,26 @@ def attend(
     visible: Visible | None,
 ) -> Float[Tensor, "B H Q _"]:
     """softmax(QK^T / sqrt(d_k))V over what is visible; zero where nothing is."""
+    if query.device.type == "cpu" and query.shape[2] < FEWEST_QUERIES and not query.requires_grad:
+        return attention_weights(query, key, visible) @ value  # there torch's kernel takes longer for a few queries
     if visible is None:
         return scaled_dot_product_attention(query, key, value)
     if has_kernel(query, value) and visible.first.shape[1] == query.shape[2]:
         mixed, _ = _attend(query, key, value, visible.first, visible.last, visible.seen_from, visible.seen_until)
         return mixed
     return scaled_dot_product_attention(query, key, value, attn_mask=visible.mask[:, None])
+
+
+def attention_weights(
+    query: Float[Tensor, "B H Q C"], key: Float[Tensor, "B H K C"], visible: Visible | None
+) -> Float[Tensor, "B H Q K"]:
+    """softmax(QK^T / sqrt(d_k)), the weights of equation 1; zero where nothing is visible, as in the fused kernel."""
+    scores = query @ key.transpose(-2, -1) / sqrt(query.shape[-1])
+    if visible is None:
+        return scores.softmax(-1)
+    hidden = ~visible.mask[:, None]
+    weights = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+    return weights.masked_fill(hidden, 0.0)  # a softmax over nothing is not a number
 
 
 @contextmanager

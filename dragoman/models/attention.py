@@ -3,14 +3,12 @@
 Axes: B rows, Q queries, K keys, D width, H heads, C channels per head.
 """
 
-from math import sqrt
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from dragoman.kernels.attention import Visible, attend
+from dragoman.kernels.attention import Visible, attend, attention_weights
 from dragoman.models.positions import Turn, unturned
 
 
@@ -62,15 +60,3 @@ class MultiHeadAttention(nn.Module):
         """The channels of each head by themselves."""
         rows, length, _ = projected.shape
         return projected.view(rows, length, heads, -1).transpose(1, 2)
-
-
-def attention_weights(
-    query: Float[Tensor, "B H Q C"], key: Float[Tensor, "B H K C"], visible: Visible | None
-) -> Float[Tensor, "B H Q K"]:
-    """softmax(QK^T / sqrt(d_k)), the weights of equation 1; zero where nothing is visible, as in the fused kernel."""
-    scores = query @ key.transpose(-2, -1) / sqrt(query.shape[-1])
-    if visible is None:
-        return scores.softmax(-1)
-    hidden = ~visible.mask[:, None]
-    weights = scores.masked_fill(hidden, -torch.inf).softmax(-1)
-    return weights.masked_fill(hidden, 0.0)  # a softmax over nothing is not a number

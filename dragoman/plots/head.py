@@ -13,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from dragoman.batch import Batch
-from dragoman.models.attention import KeysValues, MultiHeadAttention, attention_weights
+from dragoman.kernels.attention import attention_weights
+from dragoman.models.attention import KeysValues, MultiHeadAttention
 from dragoman.models.interface import Model
 from dragoman.models.positions import Turn, unturned
 from dragoman.plots.charts import TIMES, draw_matrix, drawing

@@ -12,8 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from dragoman.kernels.attention import attend
-from dragoman.models.attention import attention_weights
+from dragoman.kernels.attention import attend, attention_weights
 
 
 class SelfAttention(nn.Module):

@@ -34,6 +34,26 @@ def test_the_n_best_are_sorted_distinct_and_finished(seed: int, alpha: float) ->
             assert each.log_probability == pytest.approx(each.score * ((5 + len(each.ids) + 1) / 6) ** alpha, rel=1e-5)
 
 
+@pytest.mark.parametrize("pieces", [17, 64 * 5, 64 * 5 + 1, 64 * 17 + 13, 4099])
+@pytest.mark.parametrize("count", [1, 2, 5, 17])
+def test_the_largest_are_those_that_topk_finds(pieces: int, count: int) -> None:
+    torch.manual_seed(0)
+    values = torch.randn(7, pieces)
+    values[1, :-1] = -torch.inf
+    values[2, 3] = -torch.inf
+    best, columns = search_module.largest(values, count)
+    assert torch.equal(best, values.topk(count).values)
+    assert torch.equal(best, values.gather(1, columns))
+    assert all(len(set(row)) == count for row in columns.tolist())
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_log_probabilities_taken_some_rows_at_a_time_are_those_of_all(precision: torch.dtype) -> None:
+    for rows in (0, 1, 31, 67):
+        logits = torch.randn(rows, 41).to(precision)
+        assert torch.equal(search_module.log_softmax(logits), logits.float().log_softmax(-1))
+
+
 @each_seed
 @pytest.mark.parametrize("beam", [1, 3, 11])
 def test_a_score_is_what_forced_scoring_says(seed: int, beam: int) -> None:

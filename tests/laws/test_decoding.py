@@ -211,7 +211,7 @@ def test_a_search_that_cannot_improve_stops_long_before_the_limit(
     assert 7 <= len(steps) < 20
     steps.clear()
     translator.translate(["1" * 9, "12"])
-    assert steps[0] == 8  # two sentences times a beam of four
+    assert steps[:2] == [2, 8]  # two sentences that begin with one hypothesis each, then have a beam of four
     assert steps[-1] == 4  # the sentence that is done has left
 
 

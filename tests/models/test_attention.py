@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragoman.kernels.attention import Visible
-from dragoman.models.attention import KeysValues, MultiHeadAttention, attention_weights
+from dragoman.kernels.attention import Visible, attention_weights
+from dragoman.models.attention import KeysValues, MultiHeadAttention
 
 WIDTH, HEADS, KEY_WIDTH, VALUE_WIDTH = 11, 3, 5, 7
 ROWS, QUERIES, KEYS = 2, 13, 17

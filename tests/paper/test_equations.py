@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from dragoman.batch import Batch
 from dragoman.decoding.scoring import Score
 from dragoman.decoding.search import length_penalty
-from dragoman.kernels.attention import Visible
-from dragoman.models.attention import MultiHeadAttention, attention_weights
+from dragoman.kernels.attention import Visible, attention_weights
+from dragoman.models.attention import MultiHeadAttention
 from dragoman.models.layers import FeedForward
 from dragoman.models.positions import sinusoids
 from dragoman.recipe import TrainingConfig

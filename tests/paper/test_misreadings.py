@@ -23,8 +23,8 @@ from dragoman.decoding.search import length_penalty, search
 from dragoman.decoding.translator import Translator
 from dragoman.evaluation.metrics import bleu, plain_bleu
 from dragoman.evaluation.report import perplexity
-from dragoman.kernels.attention import Visible
-from dragoman.models.attention import MultiHeadAttention, attention_weights
+from dragoman.kernels.attention import Visible, attention_weights
+from dragoman.models.attention import MultiHeadAttention
 from dragoman.models.language_model import LanguageModelConfig
 from dragoman.models.layers import EncoderLayer, FeedForward, Residual
 from dragoman.models.positions import sinusoids

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from dragoman.kernels.attention import Visible
-from dragoman.models.attention import attention_weights
+from dragoman.kernels.attention import Visible, attention_weights
 from dragoman.study.layer_types import (
     Convolution,
     FusedSelfAttention,
