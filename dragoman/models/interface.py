@@ -16,6 +16,7 @@ from dragoman.batch import Batch, Side
 from dragoman.errors import ConfigError
 
 Precision = Literal["auto", "float32", "bf16"]
+PIECES_AT_ONCE = 4096  # of the vocabulary, whose logits a CPU computes in one go: with more it loses its pace
 
 # One row a hypothesis, sentence-major. Following a beam is `search.follow`, the only place that reorders rows.
 State = dict[str, Tensor]
@@ -72,7 +73,13 @@ class Model(nn.Module, ABC):
 
     def project(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any V"]:
         """Logits over the target vocabulary."""
-        return nn.functional.linear(hidden, self.projection)
+        if hidden.device.type != "cpu" or hidden.dim() != 2 or torch.is_grad_enabled():
+            return nn.functional.linear(hidden, self.projection)
+        logits = hidden.new_empty(len(hidden), len(self.projection))
+        for first in range(0, logits.shape[1], PIECES_AT_ONCE):
+            pieces = slice(first, first + PIECES_AT_ONCE)
+            torch.mm(hidden, self.projection[pieces].T, out=logits[:, pieces])
+        return logits
 
     @abstractmethod
     def attention(self, batch: Batch) -> AttentionWeights:

@@ -217,3 +217,11 @@ def test_a_device_is_chosen_by_name_and_a_model_knows_its_own() -> None:
         with pytest.raises(ConfigError, match=f"no such device on this machine, got {unknown}"):
             choose_device(unknown)
     assert small().device == torch.device("cpu")
+
+
+@pytest.mark.parametrize("pieces", [4093, 4096, 4099, 8209])
+def test_logits_taken_some_pieces_at_a_time_are_those_of_all(pieces: int) -> None:
+    model = Transformer(TransformerConfig(layers=1, width=6, hidden=7, heads=1), pieces)
+    hidden = torch.randn(3, 6)
+    with torch.no_grad():
+        torch.testing.assert_close(model.project(hidden), hidden @ model.projection.T)
