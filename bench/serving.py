@@ -24,6 +24,7 @@ import httpx
 import torch
 
 import dragoman
+from dragoman.data.corpora import read_lines
 from dragoman.data.vocabulary import Vocabulary, train_vocabulary
 from dragoman.decoding.translator import Translator
 from dragoman.recipe import read_recipe
@@ -80,9 +81,9 @@ async def measure_server(url: str, sentences: list[str], clients: int) -> tuple[
         return len(sentences) / (time.perf_counter() - begun), waits
 
 
-def serve(model: Path, threads: int, log: Path) -> tuple["subprocess.Popen[bytes]", str]:
+def serve(model: Path, engine: str, threads: int, log: Path) -> tuple["subprocess.Popen[bytes]", str]:
     command = [sys.executable, "-m", "dragoman.cli", "serve", str(model), "--port", "0", "--threads", str(threads)]
-    command += ["--device", "cpu", "--seconds", "600"]
+    command += ["--device", "cpu", "--seconds", "600", "--engine", engine]
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, stderr=stderr, env=os.environ)
     while not (found := re.search(r"on (http://\S+)", log.read_text())):
@@ -95,17 +96,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path, nargs="?")
     parser.add_argument("--recipe", default="base")
+    parser.add_argument("--engine", default="torch", choices=("torch", "ctranslate2"))
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--sentences", type=int, default=256)
+    parser.add_argument("--text", type=Path, help="A sentence a line; random words unless given.")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     sentences = some_sentences(options.sentences)
+    if options.text:
+        sentences = [line.decode().strip() for line in read_lines(options.text)][: options.sentences]
     with tempfile.TemporaryDirectory() as folder:
         model = options.model or make_model(Path(folder), options.recipe)
-        translator = dragoman.load(model, device="cpu")
+        translator = dragoman.load(model, device="cpu", engine=options.engine)
         engine = measure_engine(translator, sentences, options.clients)
-        process, url = serve(model, options.threads, Path(folder) / "log")
+        process, url = serve(model, options.engine, options.threads, Path(folder) / "log")
         try:
             asyncio.run(measure_server(url, sentences[:WARM_UP], options.clients))
             server, waits = asyncio.run(measure_server(url, sentences, options.clients))

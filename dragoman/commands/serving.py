@@ -60,7 +60,7 @@ def serve(
     beam: Beam = None,
     alpha: Alpha = None,
     precision: Precision = None,
-    engine: Engine = "torch",
+    engine: Engine = "auto",
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:

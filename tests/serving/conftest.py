@@ -39,8 +39,9 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def serving(model: Path | str, log: Path, *words: str) -> Iterator[Running]:
-    command = [sys.executable, "-m", "dragoman.cli", "serve", str(model), "--port", "0", *words]
+def serving(model: Path | str | None, log: Path, *words: str) -> Iterator[Running]:
+    command = [sys.executable, "-m", "dragoman.cli", "serve", *([str(model)] if model else []), "--port", "0"]
+    command += words if model is None else ["--engine", "torch", *words]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr, env=environment) as process:
         try:

@@ -186,6 +186,16 @@ def test_a_model_that_cannot_serve_is_told_before_a_port_opens(
     assert "cannot be read" in said(reverser, "--keys", tmp_path / "absent")
 
 
+def test_without_a_model_those_that_come_along_are_served_by_the_fastest_engine(tmp_path: Path) -> None:
+    with serving(None, tmp_path / "log") as running, httpx.Client(base_url=running.url, timeout=SECONDS) as client:
+        models = client.get("/health").json()["models"]
+        assert [(each["source"], each["target"]) for each in models] == [("en", "de"), ("en", "fr")]
+        assert {(each["engine"], each["precision"]) for each in models} == {("ctranslate2", "int8")}
+        for target, expected in (("de", "Vielen Dank"), ("fr", "Merci beaucoup")):
+            asked = {"q": "Thank you very much.", "source": "en", "target": target}
+            assert expected in client.post("/translate", json=asked).json()["translatedText"]
+
+
 def test_a_run_is_searched_for_its_checkpoint_once(reverser: Path) -> None:
     for word in (str(reverser), f"en:de={reverser}"):
         folder, _ = find_pair(word)
