@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,8 @@ def alone() -> dict[str, str]:
     return os.environ | {"OMP_NUM_THREADS": "1"}
 
 
-def test_a_demo_answers_in_json_and_replaces_its_own_folder_alone(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_demo_answers_in_json(tmp_path: Path) -> None:
     out = tmp_path / "some" / "demo"
     words = [*DEMO, "--minutes", "0.03", "--out", str(out), "--json"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=alone(), check=False)
@@ -40,8 +42,14 @@ def test_a_demo_answers_in_json_and_replaces_its_own_folder_alone(tmp_path: Path
     assert report["exact_match"] == result["exact_match"]
     assert len(dragoman.load(result["model"]).translate(["5:52:16 PM"])) == 1
 
+
+def test_a_demo_replaces_its_own_folder_alone_and_can_be_interrupted(tmp_path: Path, reverser: Path) -> None:
+    out = tmp_path / "demo"
+    shutil.copytree(reverser, out / "run")
+    (out / MARK).touch()
     (out / "notes.txt").write_text("not the demo's")
     before = find_model(out / "run")
+    words = [*DEMO, "--minutes", "0.03", "--out", str(out), "--json"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=alone()) as process:
         try:
             assert process.stderr is not None

@@ -39,6 +39,7 @@ def follow(call: Call, command: str, *more: str) -> str:
     return ended.out + ended.err
 
 
+@pytest.mark.slow
 def test_the_spelling_corrector_mends_what_it_never_saw(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
