@@ -87,6 +87,8 @@ def test_a_language_that_does_not_come_along_is_told(
 ) -> None:
     for words, said in (
         (["--to", "es"], "no model into 'es' comes along"),
+        (["--to", ""], "no model into '' comes along"),
+        (["--with", find_everyday()], "need a MODEL"),
         ([find_everyday(), "--to", "fr"], "has no use"),
     ):
         answered = run_dragoman("translate", *words, input="Hello\n")

@@ -61,6 +61,8 @@ def translate(
     from dragoman.evaluation.metrics import left_empty
 
     streams.check_files(input, output)
+    if model is None and (ensemble or checkpoint is not None):
+        raise ConfigError("--with and --checkpoint", "need a MODEL")
     model = _model_or_everyday(model, to)
     lost = 0
     how = _how_to_draw(sample, temperature, top_k, top_p)
@@ -110,7 +112,7 @@ def _model_or_everyday(model: Path | None, to: str | None) -> Path:
         if to is not None:
             raise ConfigError("--to", f"has no use: {model} translates into what it learned")
         return model
-    found = find_everyday(to or "de")
+    found = find_everyday("de" if to is None else to)
     said = f"model: {found.name}, for everyday sentences, comes along; --to takes {' or '.join(everyday_models())}"
     new_console().out(said, highlight=False)
     return found

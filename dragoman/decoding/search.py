@@ -148,7 +148,7 @@ def log_softmax(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
 
 
 def largest(values: Float[Tensor, "N V"], count: int) -> tuple[Float[Tensor, "N K"], Int[Tensor, "N K"]]:
-    """What `topk` finds: none of them is outside of the stretches with the largest peaks and what is left behind."""
+    """What `topk` finds, of equal ones any: none is outside of the stretches with the largest peaks and the rest."""
     stretches = values.shape[1] // STRETCH
     if stretches <= count:
         return values.topk(count)

@@ -9,6 +9,7 @@ from torch import Tensor
 from dragoman.batch import BOS, EOS, Side
 from dragoman.decoding.search import NEVER, Ensemble, Hypothesis, output_limits, search
 from dragoman.decoding.translator import Translator
+from dragoman.kernels.attention import growing
 
 SHOWN = 5
 
@@ -50,6 +51,7 @@ class Step(NamedTuple):
 
 
 @torch.inference_mode()
+@growing()
 def follow_choices(translator: Translator, ids: Sequence[int], forced: Sequence[int] | None = None) -> list[Choice]:
     """The choices of greedy decoding until the end token, or those of a translation that is given."""
     source = Side.of([[*ids, EOS]]).to(translator.models[0].device)

@@ -70,7 +70,8 @@ def attend(
     visible: Visible | None,
 ) -> Float[Tensor, "B H Q _"]:
     """softmax(QK^T / sqrt(d_k))V over what is visible; zero where nothing is."""
-    if query.device.type == "cpu" and query.shape[2] < FEWEST_QUERIES and not query.requires_grad:
+    is_free = query.device.type == "cpu" and not query.requires_grad and not torch.compiler.is_exporting()
+    if is_free and query.shape[2] < FEWEST_QUERIES:
         return attention_weights(query, key, visible) @ value  # there torch's kernel takes longer for a few queries
     if visible is None:
         return scaled_dot_product_attention(query, key, value)
@@ -85,10 +86,11 @@ def attention_weights(
 ) -> Float[Tensor, "B H Q K"]:
     """softmax(QK^T / sqrt(d_k)), the weights of equation 1; zero where nothing is visible, as in the fused kernel."""
     scores = query @ key.transpose(-2, -1) / sqrt(query.shape[-1])
+    precision = torch.promote_types(scores.dtype, torch.float32)  # as the fused kernels do
     if visible is None:
-        return scores.softmax(-1)
+        return scores.softmax(-1, precision).to(scores.dtype)
     hidden = ~visible.mask[:, None]
-    weights = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+    weights = scores.masked_fill(hidden, -torch.inf).softmax(-1, precision).to(scores.dtype)
     return weights.masked_fill(hidden, 0.0)  # a softmax over nothing is not a number
 
 

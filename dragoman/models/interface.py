@@ -73,7 +73,8 @@ class Model(nn.Module, ABC):
 
     def project(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any V"]:
         """Logits over the target vocabulary."""
-        if hidden.device.type != "cpu" or hidden.dim() != 2 or torch.is_grad_enabled():
+        is_plain = hidden.dim() == 2 and hidden.dtype == self.projection.dtype and not torch.is_grad_enabled()
+        if hidden.device.type != "cpu" or not is_plain:
             return nn.functional.linear(hidden, self.projection)
         logits = hidden.new_empty(len(hidden), len(self.projection))
         for first in range(0, logits.shape[1], PIECES_AT_ONCE):

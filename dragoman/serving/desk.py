@@ -209,12 +209,15 @@ class Desk:
         return found
 
     async def _ask_of_pairs(self, task: Task, items: Sequence[tuple[str, str]]) -> list[Any]:
-        longest = self._translator(task.pair).longest
-        tokens = self._tokens(task.pair, [source for source, _ in items])
-        if max(tokens, default=0) > longest:
-            raise RequestError(
-                400, f"Invalid request: a text of {max(tokens)} pieces is more than the model's {longest}"
-            )
+        translator = self._translator(task.pair)
+        longest = translator.longest
+        if isinstance(task, Watch):
+            longest = min(longest, translator.decoding.longest)  # a longer text is never translated in one piece
+        sources = self._tokens(task.pair, [source for source, _ in items])
+        targets = [len(ids) for ids in translator.target_vocabulary.encode([target for _, target in items])]
+        if (most := max([*sources, *targets], default=0)) > longest:
+            raise RequestError(400, f"Invalid request: a text of {most} pieces is more than the model's {longest}")
+        tokens = [sum(pair) for pair in zip(sources, targets, strict=True)]
         return await self.batcher.ask(task, items, tokens, self.limits.seconds)
 
     async def _ask(self, task: Translate, sentences: Sequence[str], seconds: float) -> list[Answer]:

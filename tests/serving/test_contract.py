@@ -286,6 +286,15 @@ def test_the_inside_of_a_translation_is_what_wrote_it(client: httpx.Client, text
     assert "".join(found["source"]["pieces"][n] for n in word["pieces"]).lstrip("▁") == text
 
 
+@pytest.mark.parametrize("asked", [{"q": "1" * 3000}, {"q": "123", "translation": "3" * 3000}])
+def test_a_text_that_is_never_translated_in_one_piece_is_not_looked_into(
+    client: httpx.Client, asked: dict[str, str]
+) -> None:
+    for path in ("/inside", "/attention"):
+        answer = client.post(path, json={**EN_DE, **asked})
+        assert (answer.status_code, "pieces is more than" in answer.json()["error"]) == (400, True)
+
+
 def test_a_translation_that_is_given_is_looked_into(client: httpx.Client, text: str) -> None:
     found = client.post("/inside", json={"q": text, **EN_DE, "translation": "7"}).json()
     assert found["translatedText"] == "7"
