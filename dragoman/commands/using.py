@@ -112,7 +112,7 @@ def _model_or_everyday(model: Path | None, to: str | None) -> Path:
         if to is not None:
             raise ConfigError("--to", f"has no use: {model} translates into what it learned")
         return model
-    found = find_everyday("de" if to is None else to)
+    found = find_everyday(to)
     said = f"model: {found.name}, for everyday sentences, comes along; --to takes {' or '.join(everyday_models())}"
     new_console().out(said, highlight=False)
     return found

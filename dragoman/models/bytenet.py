@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from dragoman.batch import Batch, Side
 from dragoman.config import Section
 from dragoman.kernels.attention import Visible
-from dragoman.models.convolution import Convolution
+from dragoman.models.convolution import Convolution, states_at
 from dragoman.models.interface import AttentionWeights, Memory, Model, State, new_embeddings, spread_embeddings
 
 DILATIONS = (1, 2, 4, 8, 16)  # of one layer after the other, then from the beginning
@@ -62,11 +62,6 @@ class ByteNet(Model):
         for block in cast(list[Block], self.decoder):
             x = block(x, partial(block.convolution, segments=target.segments))
         return self.dropout(self.last(x))
-
-    @property
-    def projection(self) -> Float[Tensor, "V D"]:
-        """The embedding, transposed, makes the logits."""
-        return self.target_embedding.weight
 
     def encode(self, source: Side) -> Memory:
         """Read the source."""
@@ -133,6 +128,4 @@ def columns(
     Departs from Kalchbrenner et al.: the source is not made longer by an estimate of the target's length, so what is
     written past its end is known from what was written before.
     """
-    place = place.clamp(max=states.shape[1] - 1).long()
-    found = states.gather(1, place[:, :, None].expand(-1, -1, states.shape[2]))
-    return found.masked_fill(~inside[:, :, None], 0.0)
+    return states_at(states, place).masked_fill(~inside[:, :, None], 0.0)

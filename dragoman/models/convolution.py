@@ -1,6 +1,6 @@
 """Convolutions over rows that hold several sentences: a window never reaches into another one.
 
-Axes: B rows, S positions, K earlier positions that a window holds, N hypotheses.
+Axes: B rows, S positions, T places, D width, K earlier positions that a window holds, N hypotheses.
 """
 
 import torch
@@ -8,6 +8,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dragoman.models.interface import State
+
+
+def states_at(states: Float[Tensor, "B S D"], place: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+    """The states at these places of their rows; past the end the last."""
+    place = place.clamp(max=states.shape[1] - 1).long()
+    return states.gather(1, place[:, :, None].expand(-1, -1, states.shape[2]))
 
 
 class Convolution(nn.Module):

@@ -68,11 +68,6 @@ class ConvS2S(Model):
         """What stands before the output projection, for every target position at once."""
         return self._decode(batch, None)
 
-    @property
-    def projection(self) -> Float[Tensor, "V D"]:
-        """The embedding, transposed, makes the logits."""
-        return self.target_embedding.weight
-
     def encode(self, source: Side) -> Memory:
         """Read the source, and lay its values beside its keys."""
         keys, values = self._read(source)

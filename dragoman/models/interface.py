@@ -49,6 +49,7 @@ class Model(nn.Module, ABC):
 
     keeps_packed_sentences_apart = True  # a model that cannot is given one sentence a row
     longest: int  # how many positions one sentence may take
+    target_embedding: nn.Embedding
 
     @abstractmethod
     def encode(self, source: Side) -> Memory:
@@ -67,9 +68,9 @@ class Model(nn.Module, ABC):
         """What stands before the output projection, for every target position at once."""
 
     @property
-    @abstractmethod
     def projection(self) -> Float[Tensor, "V D"]:
-        """What makes logits of what stands before them."""
+        """The embedding, transposed, makes the logits (section 3.4)."""
+        return self.target_embedding.weight
 
     def project(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any V"]:
         """Logits over the target vocabulary."""

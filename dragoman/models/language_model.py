@@ -72,11 +72,6 @@ class LanguageModel(Model):
         """What stands before the output projection, for every target position at once."""
         return self._read(batch, None)[:, batch.source.ids.shape[1] :]
 
-    @property
-    def projection(self) -> Float[Tensor, "V D"]:
-        """The embedding, transposed, makes the logits."""
-        return self.target_embedding.weight
-
     def encode(self, source: Side) -> Memory:
         """Read the source; what later positions will see of it is computed here once."""
         x = self._embed(self.source_embedding, source.ids, source.positions)

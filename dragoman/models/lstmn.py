@@ -52,11 +52,6 @@ class Lstmn(Model):
         """What stands before the output projection, for every target position."""
         return self._decode(batch)[0]
 
-    @property
-    def projection(self) -> Float[Tensor, "V D"]:
-        """The embedding, transposed, makes the logits."""
-        return self.target_embedding.weight
-
     def encode(self, source: Side) -> Memory:
         """Read the source."""
         keys, _ = self._read(source)

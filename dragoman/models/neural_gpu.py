@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from dragoman.batch import Batch, Side
 from dragoman.config import Section
 from dragoman.kernels.attention import Visible
-from dragoman.models.convolution import Convolution
+from dragoman.models.convolution import Convolution, states_at
 from dragoman.models.interface import AttentionWeights, Memory, Model, State, new_embeddings, spread_embeddings
 
 
@@ -65,15 +65,10 @@ class NeuralGPU(Model):
         for now in range(_steps(target)):
             piece = pieces.first + now
             is_here = (source.positions == last.clamp(max=now)) & (piece < pieces.last)
-            written = torch.where(is_here[:, :, None], _at(embedded, piece), written)
+            written = torch.where(is_here[:, :, None], states_at(embedded, piece), written)
             memory = self._advance(memory, written, source.segments)
-            outputs = torch.where((target.positions == now)[:, :, None], _at(memory, read), outputs)
+            outputs = torch.where((target.positions == now)[:, :, None], states_at(memory, read), outputs)
         return self.dropout(outputs)
-
-    @property
-    def projection(self) -> Float[Tensor, "V D"]:
-        """The embedding, transposed, makes the logits."""
-        return self.target_embedding.weight
 
     def encode(self, source: Side) -> Memory:
         """Read the source."""
@@ -94,7 +89,7 @@ class NeuralGPU(Model):
         state["written"] = torch.where(is_here[:, :, None], embedded, state["written"])
         state["memory"] = self._advance(state["memory"], state["written"], segments)
         state["position"] = state["position"] + 1
-        return self.project(self.dropout(_at(state["memory"], cell)[:, 0])), state
+        return self.project(self.dropout(states_at(state["memory"], cell)[:, 0])), state
 
     def attention(self, batch: Batch) -> AttentionWeights:
         """None: that is the point of it."""
@@ -150,9 +145,3 @@ def _lengths(side: Side) -> Int[Tensor, "B S"]:
     """How many pieces the sentence of each position has."""
     own = Visible.same_sentence(side.segments, side.segments)
     return own.last - own.first
-
-
-def _at(states: Float[Tensor, "B S D"], place: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-    """The states at these places."""
-    place = place.clamp(max=states.shape[1] - 1).long()
-    return states.gather(1, place[:, :, None].expand(-1, -1, states.shape[2]))

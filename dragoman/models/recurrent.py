@@ -83,11 +83,6 @@ class Recurrent(Model):
         """What stands before the output projection, for every target position."""
         return self._decode(batch)[0]
 
-    @property
-    def projection(self) -> Float[Tensor, "V D"]:
-        """The embedding, transposed, makes the logits."""
-        return self.target_embedding.weight
-
     def encode(self, source: Side) -> Memory:
         """Read the source; how the encoder ended is how the decoder begins."""
         visible = Visible.same_sentence(torch.ones_like(source.ids[:, :1]), source.segments)

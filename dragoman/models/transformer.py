@@ -114,11 +114,6 @@ class Transformer(Model):
         states = self._encode(batch.source, None)
         return self._decode(batch, states, (None, None))
 
-    @property
-    def projection(self) -> Float[Tensor, "V D"]:
-        """The embedding, transposed, makes the logits (section 3.4)."""
-        return self.target_embedding.weight
-
     def encode(self, source: Side, weights: list[Tensor] | None = None) -> Memory:
         """Read the source; the decoder's view of it, keys and values of each layer, is computed here once."""
         states = self._encode(source, weights)

@@ -200,11 +200,7 @@ class Desk:
         links: Any = iter(await self._ask_of_pairs(Align(pair), items))
         found = []
         for each in told:
-            places = zip(
-                each.document.starts(each.document.sentences),
-                each.document.starts([answer.texts[0] for answer in each.answers]),
-                strict=True,
-            )
+            places = [(sentence["source"][0], sentence["target"][0]) for sentence in each.sentences]
             found.append([_moved(link, *place) for place in places for link in next(links)])
         return found
 
